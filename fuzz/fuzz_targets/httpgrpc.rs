@@ -10,7 +10,7 @@ use std::sync::Weak;
 
 use causeway_httpgrpc::stream::{RequestStreamDecoder, ResponseStreamDecoder, StreamPart};
 use causeway_httpgrpc::{
-    DecodeError, Encoding, Limits, RequestDecoder, ResponseDecoder, Status, Turn, decode_error, encode_request,
+    DecodeError, Encoding, Limits, RequestDecoder, ResponseDecoder, Status, DecodeProgress, decode_error, encode_request,
     encode_response,
 };
 use causeway_message::syntax::is_value;
@@ -50,7 +50,7 @@ macro_rules! unary {
             decoder.begin(encoding);
             for some in bytes.chunks(size.max(1)) {
                 let mut chunk = Chunk::from(some.to_vec());
-                while decoder.push(&mut chunk, &mut block)? == Turn::More {}
+                while decoder.push(&mut chunk, &mut block)? == DecodeProgress::More {}
                 assert!(chunk.is_empty());
             }
             decoder.finish()?;

@@ -69,7 +69,7 @@ impl Body {
         (self.taken, self.bytes, self.tail) = (0, 0, None);
     }
 
-    pub(crate) fn give_back(&mut self, bytes_max: usize) {
+    pub(crate) fn release_memory(&mut self, bytes_max: usize) {
         self.chunks.shrink_to(bytes_max / size_of::<Chunk>());
     }
 

@@ -1,7 +1,7 @@
 //! Decodes the message of a unary call to a request or response.
 //!
 //! ```text
-//! chunks ──► messages: prefix, inflate ──► walk: protobuf's fields ──► head: copied, checked
+//! chunks ──► messages: prefix, inflate ──► field_parser: protobuf's fields ──► head: copied, checked
 //!                                                               └────► body: held
 //! ```
 
@@ -11,11 +11,11 @@ mod response;
 use causeway_message::Chunk;
 
 use crate::body::{Blocks, Body};
-use crate::fault::DecodeError;
-use crate::fields::Room;
+use crate::error::DecodeError;
+use crate::field_parser::{FieldKind, FieldParser, Sink};
+use crate::fields::HeadBudget;
 use crate::limits::Limits;
 use crate::messages::{Encoding, Messages, Piece};
-use crate::walk::{FieldKind, Sink, Walk};
 
 pub use request::Request;
 pub(crate) use request::{field as request_field, method as take_method, target as take_target, target_form};
@@ -28,7 +28,7 @@ pub(crate) const TURN_BYTES_MAX: usize = 64 * 1024;
 /// The progress of a decoder with its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Turn {
+pub enum DecodeProgress {
     /// The input is consumed.
     Done,
     /// The decoder yields after decompressing much: call it again with the rest of the chunk, which may be empty.
@@ -40,12 +40,12 @@ pub(crate) trait Message: Default {
     /// Returns the kind of a field, `None` if it is unknown.
     fn kind(field: u32, limits: &Limits) -> Option<FieldKind>;
     fn number(&mut self, field: u32, number: u64) -> Result<(), DecodeError>;
-    fn text(&mut self, field: u32, bytes: &[u8], room: &mut Room) -> Result<(), DecodeError>;
+    fn text(&mut self, field: u32, bytes: &[u8], budget: &mut HeadBudget) -> Result<(), DecodeError>;
     fn body(&mut self) -> &mut Body;
     /// Checks the fields together, when the message is complete.
     fn finish(&mut self) -> Result<(), DecodeError>;
     fn clear(&mut self);
-    fn give_back(&mut self, bytes_max: usize);
+    fn release_memory(&mut self, bytes_max: usize);
 }
 
 /// Decodes requests, as a server.
@@ -59,14 +59,14 @@ pub type ResponseDecoder = Decoder<Response>;
 pub struct Decoder<M> {
     limits: Limits,
     messages: Messages,
-    walk: Walk,
-    room: Room,
-    progress: Progress,
+    field_parser: FieldParser,
+    budget: HeadBudget,
+    state: MessageState,
     message: M,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
+enum MessageState {
     Nothing,
     Begun,
     Whole,
@@ -79,10 +79,10 @@ impl<M: Message> Decoder<M> {
     pub fn new(limits: Limits) -> Self {
         Self {
             messages: Messages::new(limits.message_bytes_max),
-            walk: Walk::new(),
-            room: Room::new(&limits),
+            field_parser: FieldParser::new(),
+            budget: HeadBudget::new(&limits),
             limits,
-            progress: Progress::Nothing,
+            state: MessageState::Nothing,
             message: M::default(),
         }
     }
@@ -104,7 +104,7 @@ impl<M: Message> Decoder<M> {
     pub fn begin(&mut self, encoding: Encoding) {
         self.messages.begin(encoding);
         self.begin_message(0, DecodeError::Length);
-        self.progress = Progress::Nothing;
+        self.state = MessageState::Nothing;
     }
 
     /// Drops the message and its blocks, and keeps the memory.
@@ -113,16 +113,16 @@ impl<M: Message> Decoder<M> {
     }
 
     /// Frees unused memory beyond about `bytes_max`, and the decompressor. For a decoder that is idle.
-    pub fn give_back(&mut self, bytes_max: usize) {
-        self.messages.give_back();
-        self.trim(bytes_max);
+    pub fn release_memory(&mut self, bytes_max: usize) {
+        self.messages.release_memory();
+        self.shrink_buffers(bytes_max);
     }
 
-    /// As [`give_back`](Self::give_back), but keeps the decompressor, about 40 KiB. For a decoder that will be used
+    /// As [`release_memory`](Self::release_memory), but keeps the decompressor, about 40 KiB. For a decoder that will be used
     /// again soon.
-    pub fn trim(&mut self, bytes_max: usize) {
-        self.walk.give_back(bytes_max / 4);
-        self.message.give_back(bytes_max / 4);
+    pub fn shrink_buffers(&mut self, bytes_max: usize) {
+        self.field_parser.release_memory(bytes_max / 4);
+        self.message.release_memory(bytes_max / 4);
     }
 
     /// Consumes bytes of the call's content from the chunk. `blocks` allocates blocks for copies and decompressed
@@ -130,18 +130,18 @@ impl<M: Message> Decoder<M> {
     ///
     /// # Errors
     /// The fault of the message. The call has then failed, and the decoder must be cleared.
-    pub fn push(&mut self, input: &mut Chunk, blocks: Blocks<'_>) -> Result<Turn, DecodeError> {
+    pub fn push(&mut self, input: &mut Chunk, blocks: Blocks<'_>) -> Result<DecodeProgress, DecodeError> {
         let mut inflated = 0;
         loop {
             // A unary call has exactly one message.
-            if self.progress == Progress::Whole && !input.is_empty() {
+            if self.state == MessageState::Whole && !input.is_empty() {
                 return Err(DecodeError::SecondMessage);
             }
             match self.messages.next(input, blocks)? {
-                None => return Ok(Turn::Done),
+                None => return Ok(DecodeProgress::Done),
                 Some(Piece::Begin(bytes_max, longer)) => {
                     self.begin_message(bytes_max, longer);
-                    self.progress = Progress::Begun;
+                    self.state = MessageState::Begun;
                 }
                 Some(Piece::Bytes(piece)) => self.read(piece, blocks)?,
                 Some(Piece::Inflated(piece)) => {
@@ -149,7 +149,7 @@ impl<M: Message> Decoder<M> {
                     self.read(piece, blocks)?;
                     // A small compressed message may inflate to megabytes: bound the time per call.
                     if inflated >= TURN_BYTES_MAX {
-                        return Ok(Turn::More);
+                        return Ok(DecodeProgress::More);
                     }
                 }
                 Some(Piece::End) => self.end_message()?,
@@ -162,9 +162,9 @@ impl<M: Message> Decoder<M> {
     /// # Errors
     /// If it ends within a message, or before one.
     pub fn finish(&mut self) -> Result<(), DecodeError> {
-        match self.progress {
-            Progress::Whole if self.messages.is_between() => Ok(()),
-            Progress::Nothing if self.messages.is_between() => Err(DecodeError::NoMessage),
+        match self.state {
+            MessageState::Whole if self.messages.is_between() => Ok(()),
+            MessageState::Nothing if self.messages.is_between() => Err(DecodeError::NoMessage),
             _ => Err(DecodeError::Truncated),
         }
     }
@@ -178,38 +178,38 @@ impl<M: Message> Decoder<M> {
     }
 
     fn begin_message(&mut self, bytes_max: u64, longer: DecodeError) {
-        self.walk.begin(bytes_max, longer);
-        self.room = Room::new(&self.limits);
+        self.field_parser.begin(bytes_max, longer);
+        self.budget = HeadBudget::new(&self.limits);
         self.message.clear();
     }
 
     #[inline]
     fn read(&mut self, mut piece: Chunk, blocks: Blocks<'_>) -> Result<(), DecodeError> {
-        let Self { walk, message, room, limits, .. } = self;
-        let mut filling = Filling { message, room, limits };
-        while let Some(part) = walk.step(&mut piece, &mut filling)? {
-            filling.message.body().push(part, blocks);
+        let Self { field_parser, message, budget, limits, .. } = self;
+        let mut sink = MessageSink { message, budget, limits };
+        while let Some(part) = field_parser.step(&mut piece, &mut sink)? {
+            sink.message.body().push(part, blocks);
         }
         Ok(())
     }
 
     fn end_message(&mut self) -> Result<(), DecodeError> {
-        self.walk.end()?;
+        self.field_parser.end()?;
         self.message.body().close();
         self.message.finish()?;
-        self.progress = Progress::Whole;
+        self.state = MessageState::Whole;
         Ok(())
     }
 }
 
 /// A sink that fills a message within its remaining budget.
-struct Filling<'a, M> {
+struct MessageSink<'a, M> {
     message: &'a mut M,
-    room: &'a mut Room,
+    budget: &'a mut HeadBudget,
     limits: &'a Limits,
 }
 
-impl<M: Message> Sink for Filling<'_, M> {
+impl<M: Message> Sink for MessageSink<'_, M> {
     fn kind(&self, field: u32) -> Option<FieldKind> {
         M::kind(field, self.limits)
     }
@@ -219,7 +219,7 @@ impl<M: Message> Sink for Filling<'_, M> {
     }
 
     fn text(&mut self, field: u32, bytes: &[u8]) -> Result<(), DecodeError> {
-        self.message.text(field, bytes, self.room)
+        self.message.text(field, bytes, self.budget)
     }
 
     fn content(&mut self, _: u32) -> Result<(), DecodeError> {

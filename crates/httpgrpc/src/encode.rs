@@ -5,8 +5,8 @@
 use causeway_message::{FieldMap, Head, NameRef, StatusCode, names};
 
 use crate::decode::{request_field, response_field};
-use crate::error::is_control;
-use crate::fault::TooLong;
+use crate::error::TooLong;
+use crate::error_response::is_control;
 use crate::fields;
 use crate::messages::PREFIX_BYTES;
 use crate::wire::{put_len, put_number, put_some};

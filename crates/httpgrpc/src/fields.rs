@@ -3,7 +3,7 @@
 use causeway_message::syntax::{is_value, trim_ows};
 use causeway_message::{FieldMap, KnownName, NameRef, is_host_port, names};
 
-use crate::fault::DecodeError;
+use crate::error::DecodeError;
 use crate::limits::Limits;
 use crate::wire::{Fields, Value, field_len, put_bytes, put_len};
 
@@ -15,12 +15,12 @@ mod field {
 
 /// The remaining budget of a message for method, target and fields.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
+pub(crate) struct HeadBudget {
     bytes: u32,
     fields: u16,
 }
 
-impl Room {
+impl HeadBudget {
     pub(crate) const fn new(limits: &Limits) -> Self {
         Self { bytes: limits.head_bytes_max, fields: limits.fields_max }
     }
@@ -60,7 +60,7 @@ fn is_of_connection(name: NameRef<'_>) -> bool {
 }
 
 /// Parses a header of a message and adds its values to the fields.
-pub(crate) fn take(header: &[u8], fields: &mut FieldMap, room: &mut Room) -> Result<(), DecodeError> {
+pub(crate) fn take(header: &[u8], fields: &mut FieldMap, budget: &mut HeadBudget) -> Result<(), DecodeError> {
     let mut key: &[u8] = b"";
     for part in Fields::new(header) {
         match part? {
@@ -71,7 +71,7 @@ pub(crate) fn take(header: &[u8], fields: &mut FieldMap, room: &mut Room) -> Res
             _ => {}
         }
     }
-    room.field()?;
+    budget.field()?;
     // The field map limits a name to 64 KiB.
     if key.len() > usize::from(u16::MAX) {
         return Err(DecodeError::HeadTooLong);
@@ -81,7 +81,7 @@ pub(crate) fn take(header: &[u8], fields: &mut FieldMap, room: &mut Room) -> Res
         return Ok(());
     }
     // As in dskit, the last header of a name replaces earlier ones.
-    // Values of the replaced header stay counted in `room`, so replacing is not free.
+    // Values of the replaced header stay counted in `budget`, so replacing is not free.
     fields.remove(name);
     for part in Fields::new(header) {
         // The second pass reads the values: the key may follow them on the wire.
@@ -91,9 +91,9 @@ pub(crate) fn take(header: &[u8], fields: &mut FieldMap, room: &mut Room) -> Res
         if !is_value(value) {
             return Err(DecodeError::FieldValue);
         }
-        room.field()?;
+        budget.field()?;
         // The field map stores the name once for each value.
-        room.bytes(key.len() + value.len())?;
+        budget.bytes(key.len() + value.len())?;
         match name {
             NameRef::Known(known) => fields.push_known(known, value),
             NameRef::Other(other) => fields.push_other(other, value),

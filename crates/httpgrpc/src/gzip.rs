@@ -4,7 +4,7 @@
 
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 
-use crate::fault::DecodeError;
+use crate::error::DecodeError;
 
 /// Members of a message. A message normally is one member. Each member costs a reset, so a peer could make thousands
 /// of empty ones expensive.
@@ -42,8 +42,8 @@ pub(crate) struct Inflate {
     flags: u8,
     members: u8,
     // The bytes read so far of a fixed-length field of the container.
-    some: [u8; 10],
-    have: u8,
+    buffer: [u8; 10],
+    buffered: u8,
 }
 
 /// The bytes consumed and produced by one step.
@@ -61,14 +61,14 @@ impl Inflate {
             state: MemberPosition::Header,
             flags: 0,
             members: 0,
-            some: [0; 10],
-            have: 0,
+            buffer: [0; 10],
+            buffered: 0,
         }
     }
 
     /// Starts a new message.
     pub(crate) fn begin(&mut self) {
-        (self.members, self.have) = (0, 0);
+        (self.members, self.buffered) = (0, 0);
         self.next_member();
     }
 
@@ -80,7 +80,7 @@ impl Inflate {
 
     /// Returns whether the message may end here: after a member.
     pub(crate) const fn is_whole(&self) -> bool {
-        self.members > 0 && self.have == 0 && matches!(self.state, MemberPosition::Header)
+        self.members > 0 && self.buffered == 0 && matches!(self.state, MemberPosition::Header)
     }
 
     /// Decompresses until the input is consumed or the output is full.
@@ -105,36 +105,36 @@ impl Inflate {
             } else {
                 let Some(&byte) = input.get(used) else { return Ok(InflateStep { used, made }) };
                 used += 1;
-                self.contain(byte)?;
+                self.parse_container_byte(byte)?;
             }
         }
     }
 
     /// Parses the next byte of the container.
-    fn contain(&mut self, byte: u8) -> Result<(), DecodeError> {
+    fn parse_container_byte(&mut self, byte: u8) -> Result<(), DecodeError> {
         match self.state {
             MemberPosition::Header => {
                 if !self.collect(byte, 10) {
                     return Ok(());
                 }
                 // RFC 1952 §2.3.1: deflate is the only method; §2.3.1.2: reserved flags must be zero.
-                let [0x1f, 0x8b, 8, flags, ..] = self.some else { return Err(DecodeError::Gzip) };
+                let [0x1f, 0x8b, 8, flags, ..] = self.buffer else { return Err(DecodeError::Gzip) };
                 if flags & flag::RESERVED != 0 || self.members == MEMBERS_MAX {
                     return Err(DecodeError::Gzip);
                 }
                 self.flags = flags;
                 self.state = MemberPosition::ExtraLength;
-                self.pass();
+                self.skip_absent_fields();
             }
             MemberPosition::ExtraLength => {
                 if self.collect(byte, 2) {
-                    self.state = MemberPosition::Extra(u16::from_le_bytes([self.some[0], self.some[1]]));
-                    self.pass();
+                    self.state = MemberPosition::Extra(u16::from_le_bytes([self.buffer[0], self.buffer[1]]));
+                    self.skip_absent_fields();
                 }
             }
             MemberPosition::Extra(left) => {
                 self.state = MemberPosition::Extra(left - 1);
-                self.pass();
+                self.skip_absent_fields();
             }
             MemberPosition::Name | MemberPosition::Comment => {
                 if byte == 0 {
@@ -143,7 +143,7 @@ impl Inflate {
                     } else {
                         MemberPosition::HeaderCrc
                     };
-                    self.pass();
+                    self.skip_absent_fields();
                 }
             }
             MemberPosition::HeaderCrc => {
@@ -153,7 +153,7 @@ impl Inflate {
             }
             MemberPosition::Trailer => {
                 if self.collect(byte, 8) {
-                    let [a, b, c, d, e, f, g, h, ..] = self.some;
+                    let [a, b, c, d, e, f, g, h, ..] = self.buffer;
                     let (crc, size) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
                     // RFC 1952 §2.3.1: the CRC-32 and the size of the uncompressed data, modulo 2^32.
                     if crc != self.crc.sum() || size != self.crc.amount() {
@@ -170,7 +170,7 @@ impl Inflate {
     }
 
     /// Skips the optional parts of the header that the flags exclude.
-    fn pass(&mut self) {
+    fn skip_absent_fields(&mut self) {
         if self.state == MemberPosition::ExtraLength && self.flags & flag::EXTRA == 0
             || self.state == MemberPosition::Extra(0)
         {
@@ -189,11 +189,11 @@ impl Inflate {
 
     /// Buffers a byte of a fixed-length field; returns whether the field is complete.
     fn collect(&mut self, byte: u8, wanted: u8) -> bool {
-        self.some[usize::from(self.have)] = byte;
-        self.have += 1;
-        let is_whole = self.have == wanted;
+        self.buffer[usize::from(self.buffered)] = byte;
+        self.buffered += 1;
+        let is_whole = self.buffered == wanted;
         if is_whole {
-            self.have = 0;
+            self.buffered = 0;
         }
         is_whole
     }

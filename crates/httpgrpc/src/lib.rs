@@ -4,7 +4,7 @@
 //!
 //! # In reading order
 //! - [`Limits`]; [`DecodeError`], [`TooLong`]: the limits of decoded messages, and the errors
-//! - `wire`, `walk`: the protobuf wire format, of complete messages and incrementally
+//! - `wire`, `field_parser`: the protobuf wire format, of complete messages and incrementally
 //! - `messages`, `gzip`, [`Encoding`]: gRPC's message prefix, and compressed messages
 //! - `fields`: converts message headers to fields and back; [`Body`]: content that is referenced, not copied
 //! - [`Decoder`], [`encode_request`], [`encode_response`]: unary calls
@@ -19,7 +19,8 @@ mod body;
 mod decode;
 mod encode;
 mod error;
-mod fault;
+mod error_response;
+mod field_parser;
 mod fields;
 mod gzip;
 mod limits;
@@ -27,14 +28,13 @@ mod messages;
 mod status;
 pub mod stream;
 pub mod timeout;
-mod walk;
 mod wire;
 
 pub use body::{Blocks, Body};
-pub use decode::{Decoder, Request, RequestDecoder, Response, ResponseDecoder, Turn};
+pub use decode::{DecodeProgress, Decoder, Request, RequestDecoder, Response, ResponseDecoder};
 pub use encode::{encode_request, encode_response};
-pub use error::{DO_NOT_LOG_ERROR, ERROR_MESSAGE, ErrorEncoder, decode_error, is_error};
-pub use fault::{DecodeError, TooLong};
+pub use error::{DecodeError, TooLong};
+pub use error_response::{DO_NOT_LOG_ERROR, ERROR_MESSAGE, ErrorEncoder, decode_error, is_error};
 pub use limits::{FIELDS_DEFAULT, HEAD_BYTES_DEFAULT, Limits, MESSAGE_BYTES_DEFAULT, TARGET_BYTES_DEFAULT};
 pub use messages::{ACCEPTED_ENCODINGS, Encoding};
 pub use status::{Code, DETAILS, Status};

@@ -4,7 +4,7 @@
 use causeway_message::{Chunk, FieldMap, names};
 
 use crate::body::Blocks;
-use crate::fault::DecodeError;
+use crate::error::DecodeError;
 use crate::gzip::Inflate;
 
 /// Bytes of a message's prefix.
@@ -93,7 +93,7 @@ impl Messages {
     }
 
     /// Frees the memory of the decompressor.
-    pub(crate) fn give_back(&mut self) {
+    pub(crate) fn release_memory(&mut self) {
         self.inflate = None;
     }
 

@@ -11,7 +11,7 @@ mod decode;
 use causeway_message::{FieldMap, Head, NameRef, StatusCode, names};
 
 use crate::encode::framed;
-use crate::fault::TooLong;
+use crate::error::TooLong;
 use crate::fields;
 use crate::limits::MESSAGE_BYTES_DEFAULT;
 use crate::wire::{field_len, put_bytes, put_len, put_number, put_some, varint_len};

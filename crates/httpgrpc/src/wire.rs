@@ -1,6 +1,6 @@
 //! The protobuf wire format: reads numbers and fields of complete messages, and writes them.
 
-use crate::fault::DecodeError;
+use crate::error::DecodeError;
 
 /// The supported wire types; groups are rejected.
 pub(crate) mod kind {

@@ -5,7 +5,7 @@ mod lender;
 
 use causeway_httpgrpc::stream::{RequestStreamDecoder, StreamPart, encode_chunk, encode_request_head};
 use causeway_httpgrpc::{
-    Encoding, ErrorEncoder, Limits, RequestDecoder, Status, Turn, encode_request, encode_response,
+    DecodeProgress, Encoding, ErrorEncoder, Limits, RequestDecoder, Status, encode_request, encode_response,
 };
 use causeway_message::{Chunk, FieldMap, FieldValue, Head, Method, NameRef, StatusCode, names};
 use causeway_testkit::counting::{CountingAllocator, allocations_during};
@@ -53,7 +53,7 @@ fn decoding_allocates_nothing_in_steady_state() {
         check(|| {
             decoder.begin(Encoding::Identity);
             cut(&bytes, sizes, &lender, |mut chunk| {
-                assert_eq!(decoder.push(&mut chunk, &mut || lender.take()), Ok(Turn::Done));
+                assert_eq!(decoder.push(&mut chunk, &mut || lender.take()), Ok(DecodeProgress::Done));
             });
             decoder.finish().unwrap();
             assert_eq!(decoder.message_mut().body.drain().map(|chunk| chunk.len()).sum::<usize>(), 100_000);
@@ -74,7 +74,7 @@ fn inflating_allocates_nothing_in_steady_state() {
     check(|| {
         decoder.begin(Encoding::Gzip);
         let mut chunk = lender.chunk(&bytes);
-        while decoder.push(&mut chunk, &mut || lender.take()).unwrap() == Turn::More {}
+        while decoder.push(&mut chunk, &mut || lender.take()).unwrap() == DecodeProgress::More {}
         decoder.finish().unwrap();
         assert_eq!(decoder.message().body.bytes(), 50_000);
     });

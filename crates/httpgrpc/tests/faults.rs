@@ -5,7 +5,7 @@ mod lender;
 
 use std::io::Write as _;
 
-use causeway_httpgrpc::{Code, DecodeError, Encoding, Limits, RequestDecoder, ResponseDecoder, Turn};
+use causeway_httpgrpc::{Code, DecodeError, DecodeProgress, Encoding, Limits, RequestDecoder, ResponseDecoder};
 use causeway_message::{Chunk, Method};
 use lender::{Lender, field, framed, from_hex, header};
 
@@ -21,7 +21,7 @@ fn decode(bytes: &[u8], encoding: Encoding) -> Result<RequestDecoder, DecodeErro
         decoder.begin(encoding);
         for some in bytes.chunks(size) {
             let mut chunk = Chunk::from(some.to_vec());
-            while decoder.push(&mut chunk, &mut || lender.take())? == Turn::More {}
+            while decoder.push(&mut chunk, &mut || lender.take())? == DecodeProgress::More {}
             assert!(chunk.is_empty());
         }
         decoder.finish().map(|()| decoder)
@@ -286,7 +286,7 @@ fn a_message_may_fill_its_last_block() {
         for part in [&member[..cut], &member[cut..]] {
             let mut chunk = Chunk::from(part.to_vec());
             while decoder.push(&mut chunk, &mut || lender.take()).unwrap_or_else(|fault| panic!("{cut}: {fault}"))
-                == Turn::More
+                == DecodeProgress::More
             {}
         }
         decoder.finish().unwrap_or_else(|fault| panic!("{cut}: {fault}"));
@@ -310,7 +310,7 @@ fn a_decompression_bomb_is_bounded_and_yields() {
         let (mut turns, mut chunk) = (1, Chunk::from(bomb));
         let pushed = loop {
             match decoder.push(&mut chunk, &mut || lender.take()) {
-                Ok(Turn::More) => turns += 1,
+                Ok(DecodeProgress::More) => turns += 1,
                 other => break other,
             }
         };
@@ -330,7 +330,7 @@ fn small_chunks_do_not_pin_their_blocks() {
     for (size, blocks_max) in [(1, 33), (100, 33), (8192, 29), (32 * 1024, 5)] {
         let mut decoder = RequestDecoder::new(LIMITS);
         for some in bytes.chunks(size) {
-            assert_eq!(decoder.push(&mut lender.chunk(some), &mut || lender.take()), Ok(Turn::Done));
+            assert_eq!(decoder.push(&mut lender.chunk(some), &mut || lender.take()), Ok(DecodeProgress::Done));
         }
         decoder.finish().unwrap();
         assert!(lender.out() <= blocks_max, "chunks of {size}: {} blocks", lender.out());
@@ -347,6 +347,6 @@ fn a_length_reserves_nothing() {
     // A header that claims 1999 bytes, which never arrive: the decoder waits, and the timeout is its caller's.
     let bytes = from_hex("00000007d21acf0f");
     let (mut decoder, lender) = (RequestDecoder::new(LIMITS), Lender::default());
-    assert_eq!(decoder.push(&mut Chunk::from(bytes), &mut || lender.take()), Ok(Turn::Done));
+    assert_eq!(decoder.push(&mut Chunk::from(bytes), &mut || lender.take()), Ok(DecodeProgress::Done));
     assert_eq!((decoder.finish(), lender.out()), (Err(DecodeError::Truncated), 0));
 }

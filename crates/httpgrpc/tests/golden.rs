@@ -5,8 +5,8 @@
 mod lender;
 
 use causeway_httpgrpc::{
-    DecodeError, Encoding, ErrorEncoder, Limits, RequestDecoder, ResponseDecoder, Turn, decode_error, encode_request,
-    encode_response, stream,
+    DecodeError, DecodeProgress, Encoding, ErrorEncoder, Limits, RequestDecoder, ResponseDecoder, decode_error,
+    encode_request, encode_response, stream,
 };
 use causeway_message::{Chunk, FieldMap, FieldValue, Head, Method, NameRef, StatusCode, names};
 use lender::{Lender, from_hex};
@@ -53,7 +53,7 @@ fn owned(all: &[(&str, &str)]) -> Vec<(String, String)> {
 fn check_request(bytes: Vec<u8>, encoding: Encoding) {
     let (mut decoder, lender) = (RequestDecoder::new(Limits::default()), Lender::default());
     decoder.begin(encoding);
-    assert_eq!(decoder.push(&mut Chunk::from(bytes), &mut || lender.take()), Ok(Turn::Done));
+    assert_eq!(decoder.push(&mut Chunk::from(bytes), &mut || lender.take()), Ok(DecodeProgress::Done));
     decoder.finish().unwrap();
     let got = decoder.message();
     assert_eq!((got.head.method(), got.head.target().as_str()), (Method::Post, "/api/v1/push?x=1"));
@@ -111,7 +111,7 @@ fn responses_match_the_encoding_of_go_in_both_directions() {
 
     out.extend_from_slice(&[b'x'; 200]);
     let (mut decoder, lender) = (ResponseDecoder::new(Limits::default()), Lender::default());
-    assert_eq!(decoder.push(&mut Chunk::from(out), &mut || lender.take()), Ok(Turn::Done));
+    assert_eq!(decoder.push(&mut Chunk::from(out), &mut || lender.take()), Ok(DecodeProgress::Done));
     decoder.finish().unwrap();
     let got = decoder.message();
     assert_eq!(got.head.status(), StatusCode::NOT_FOUND);

@@ -173,8 +173,8 @@ fn a_reused_decoder_equals_a_new_one() {
                 let fresh = run(&mut RequestDecoder::new(Limits::default()), &next, 5000);
                 assert_eq!(run(&mut used, &next, 5000), fresh, "after {cut} bytes");
                 used.clear();
-                used.give_back(0);
-                assert_eq!(run(&mut used, &next, 5000), fresh, "after give_back");
+                used.release_memory(0);
+                assert_eq!(run(&mut used, &next, 5000), fresh, "after release_memory");
             }
         }
     }

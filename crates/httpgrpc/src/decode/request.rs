@@ -4,10 +4,10 @@ use causeway_message::{FieldMap, Head, Method, TargetForm, names};
 
 use super::Message;
 use crate::body::Body;
-use crate::fault::DecodeError;
-use crate::fields::{self, Room};
+use crate::error::DecodeError;
+use crate::field_parser::FieldKind;
+use crate::fields::{self, HeadBudget};
 use crate::limits::Limits;
-use crate::walk::FieldKind;
 
 /// Field numbers.
 pub(crate) mod field {
@@ -44,11 +44,11 @@ impl Message for Request {
         Err(DecodeError::WireType(field))
     }
 
-    fn text(&mut self, field: u32, bytes: &[u8], room: &mut Room) -> Result<(), DecodeError> {
+    fn text(&mut self, field: u32, bytes: &[u8], budget: &mut HeadBudget) -> Result<(), DecodeError> {
         match field {
-            METHOD => method(bytes, &mut self.head, room),
-            URL => target(bytes, &mut self.head, room),
-            _ => fields::take(bytes, self.head.fields_mut(), room),
+            METHOD => method(bytes, &mut self.head, budget),
+            URL => target(bytes, &mut self.head, budget),
+            _ => fields::take(bytes, self.head.fields_mut(), budget),
         }
     }
 
@@ -68,15 +68,15 @@ impl Message for Request {
         self.body.clear();
     }
 
-    fn give_back(&mut self, bytes_max: usize) {
+    fn release_memory(&mut self, bytes_max: usize) {
         self.head.shrink_to(bytes_max);
-        self.body.give_back(bytes_max);
+        self.body.release_memory(bytes_max);
     }
 }
 
 /// Sets the method. Go's clients send an empty one for GET.
-pub(crate) fn method(bytes: &[u8], head: &mut Head, room: &mut Room) -> Result<(), DecodeError> {
-    room.bytes(bytes.len())?;
+pub(crate) fn method(bytes: &[u8], head: &mut Head, budget: &mut HeadBudget) -> Result<(), DecodeError> {
+    budget.bytes(bytes.len())?;
     let method = match bytes {
         b"" => Method::Get,
         _ if bytes.len() > Method::BYTES_MAX => return Err(DecodeError::Method),
@@ -90,8 +90,8 @@ pub(crate) fn method(bytes: &[u8], head: &mut Head, room: &mut Room) -> Result<(
     Ok(())
 }
 
-pub(crate) fn target(bytes: &[u8], head: &mut Head, room: &mut Room) -> Result<(), DecodeError> {
-    room.bytes(bytes.len())?;
+pub(crate) fn target(bytes: &[u8], head: &mut Head, budget: &mut HeadBudget) -> Result<(), DecodeError> {
+    budget.bytes(bytes.len())?;
     head.set_target(bytes).map_err(|_| DecodeError::Target)
 }
 

@@ -5,10 +5,10 @@ use causeway_message::{ResponseHead, StatusCode, names};
 use super::Message;
 use super::request::state_length;
 use crate::body::Body;
-use crate::fault::DecodeError;
-use crate::fields::{self, Room};
+use crate::error::DecodeError;
+use crate::field_parser::FieldKind;
+use crate::fields::{self, HeadBudget};
 use crate::limits::Limits;
-use crate::walk::FieldKind;
 
 /// Field numbers.
 pub(crate) mod field {
@@ -51,8 +51,8 @@ impl Message for Response {
         Ok(())
     }
 
-    fn text(&mut self, _: u32, bytes: &[u8], room: &mut Room) -> Result<(), DecodeError> {
-        fields::take(bytes, self.head.fields_mut(), room)
+    fn text(&mut self, _: u32, bytes: &[u8], budget: &mut HeadBudget) -> Result<(), DecodeError> {
+        fields::take(bytes, self.head.fields_mut(), budget)
     }
 
     fn body(&mut self) -> &mut Body {
@@ -79,9 +79,9 @@ impl Message for Response {
         self.has_status = false;
     }
 
-    fn give_back(&mut self, bytes_max: usize) {
+    fn release_memory(&mut self, bytes_max: usize) {
         self.head.shrink_to(bytes_max);
-        self.body.give_back(bytes_max);
+        self.body.release_memory(bytes_max);
     }
 }
 

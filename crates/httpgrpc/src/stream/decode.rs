@@ -5,11 +5,11 @@ use causeway_message::{Chunk, FieldMap, Head, ResponseHead, is_host_port, names}
 use super::{TRAILERS_HEADERS, part, request_field, response_field};
 use crate::body::Blocks;
 use crate::decode::{TURN_BYTES_MAX, take_method, take_status, take_target, target_form};
-use crate::fault::DecodeError;
-use crate::fields::{self, Room};
+use crate::error::DecodeError;
+use crate::field_parser::{FieldKind, FieldParser, Sink};
+use crate::fields::{self, HeadBudget};
 use crate::limits::Limits;
 use crate::messages::{Encoding, Messages, Piece};
-use crate::walk::{FieldKind, Sink, Walk};
 use crate::wire::{Fields, Value};
 
 /// A decoded part of a call.
@@ -31,10 +31,10 @@ pub type RequestStreamDecoder = StreamDecoder<Head>;
 pub type ResponseStreamDecoder = StreamDecoder<ResponseHead>;
 
 /// The head of one direction: a request's or a response's.
-pub(crate) trait Opening: Default {
+pub(crate) trait StreamHead: Default {
     const PART: u32;
     /// Parses the head; returns whether it is final.
-    fn fill(&mut self, message: &[u8], limits: &Limits, room: &mut Room) -> Result<bool, DecodeError>;
+    fn fill(&mut self, message: &[u8], limits: &Limits, budget: &mut HeadBudget) -> Result<bool, DecodeError>;
     fn clear(&mut self);
     fn fields(&self) -> &FieldMap;
     /// Whether the declared content may be absent (RFC 9110 §8.6).
@@ -46,7 +46,7 @@ pub(crate) trait Opening: Default {
 #[derive(Debug)]
 pub struct StreamDecoder<H> {
     messages: Messages,
-    walk: Walk,
+    field_parser: FieldParser,
     // Message bytes that are not parsed yet.
     piece: Chunk,
     // Bytes that were decompressed since the decoder yielded.
@@ -77,13 +77,13 @@ enum Stage {
 }
 
 #[expect(private_bounds, reason = "only `Head` and `ResponseHead` implement it")]
-impl<H: Opening> StreamDecoder<H> {
+impl<H: StreamHead> StreamDecoder<H> {
     /// Creates a decoder; allocates nothing.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self {
             messages: Messages::new(limits.message_bytes_max),
-            walk: Walk::new(),
+            field_parser: FieldParser::new(),
             piece: Chunk::default(),
             inflated: 0,
             frame: FrameParser {
@@ -139,7 +139,7 @@ impl<H: Opening> StreamDecoder<H> {
     pub fn next(&mut self, input: &mut Chunk, blocks: Blocks<'_>) -> Result<Option<StreamPart>, DecodeError> {
         loop {
             if !self.piece.is_empty() {
-                let content = self.walk.step(&mut self.piece, &mut self.frame)?;
+                let content = self.field_parser.step(&mut self.piece, &mut self.frame)?;
                 if self.piece.is_empty() {
                     // An empty chunk would still keep its block from returning to the pool.
                     self.piece = Chunk::default();
@@ -156,7 +156,7 @@ impl<H: Opening> StreamDecoder<H> {
             match self.messages.next(input, blocks)? {
                 None => return Ok(None),
                 Some(Piece::Begin(bytes_max, longer)) => {
-                    self.walk.begin(bytes_max, longer);
+                    self.field_parser.begin(bytes_max, longer);
                     self.frame.has_part = false;
                 }
                 Some(Piece::Bytes(piece)) => self.piece = piece,
@@ -166,7 +166,7 @@ impl<H: Opening> StreamDecoder<H> {
                 }
                 Some(Piece::End) => {
                     // A head or trailers are reported when their frame is complete, content at once.
-                    self.walk.end()?;
+                    self.field_parser.end()?;
                     if let Some(part) = self.frame.ready.take() {
                         return Ok(Some(part));
                     }
@@ -195,7 +195,7 @@ impl<H: Opening> StreamDecoder<H> {
     }
 }
 
-impl<H: Opening> FrameParser<H> {
+impl<H: StreamHead> FrameParser<H> {
     fn clear(&mut self) {
         self.head.clear();
         self.trailers.clear();
@@ -221,7 +221,7 @@ impl<H: Opening> FrameParser<H> {
     }
 }
 
-impl<H: Opening> Sink for FrameParser<H> {
+impl<H: StreamHead> Sink for FrameParser<H> {
     fn kind(&self, field: u32) -> Option<FieldKind> {
         match field {
             part::REQUEST | part::RESPONSE | part::TRAILERS => {
@@ -237,11 +237,11 @@ impl<H: Opening> Sink for FrameParser<H> {
     }
 
     fn text(&mut self, field: u32, bytes: &[u8]) -> Result<(), DecodeError> {
-        let mut room = Room::new(&self.limits);
+        let mut budget = HeadBudget::new(&self.limits);
         if field == H::PART {
             self.begin(Stage::Head)?;
             self.head.clear();
-            if self.head.fill(bytes, &self.limits, &mut room)? {
+            if self.head.fill(bytes, &self.limits, &mut budget)? {
                 self.stage = Stage::Content;
                 // Only the final head declares content.
                 self.declared = self.head.fields().content_length().map_err(|_| DecodeError::ContentLength)?;
@@ -253,7 +253,7 @@ impl<H: Opening> Sink for FrameParser<H> {
             for field in Fields::new(bytes) {
                 if let (TRAILERS_HEADERS, value) = field? {
                     let Value::Bytes(header) = value else { return Err(DecodeError::WireType(TRAILERS_HEADERS)) };
-                    fields::take(header, &mut self.trailers, &mut room)?;
+                    fields::take(header, &mut self.trailers, &mut budget)?;
                 }
             }
             self.ready = Some(StreamPart::Trailers);
@@ -269,20 +269,20 @@ impl<H: Opening> Sink for FrameParser<H> {
     }
 }
 
-impl Opening for Head {
+impl StreamHead for Head {
     const PART: u32 = part::REQUEST;
     const MAY_LACK_CONTENT: bool = false;
 
-    fn fill(&mut self, message: &[u8], limits: &Limits, room: &mut Room) -> Result<bool, DecodeError> {
+    fn fill(&mut self, message: &[u8], limits: &Limits, budget: &mut HeadBudget) -> Result<bool, DecodeError> {
         let mut authority: &[u8] = b"";
         for part in Fields::new(message) {
             match part? {
-                (request_field::METHOD, Value::Bytes(method)) => take_method(method, self, room)?,
+                (request_field::METHOD, Value::Bytes(method)) => take_method(method, self, budget)?,
                 (request_field::URL, Value::Bytes(url)) if url.len() > limits.target_bytes_max as usize => {
                     return Err(DecodeError::TargetTooLong);
                 }
-                (request_field::URL, Value::Bytes(url)) => take_target(url, self, room)?,
-                (request_field::HEADERS, Value::Bytes(header)) => fields::take(header, self.fields_mut(), room)?,
+                (request_field::URL, Value::Bytes(url)) => take_target(url, self, budget)?,
+                (request_field::HEADERS, Value::Bytes(header)) => fields::take(header, self.fields_mut(), budget)?,
                 (request_field::AUTHORITY, Value::Bytes(bytes)) => authority = bytes,
                 (field @ request_field::METHOD..=request_field::AUTHORITY, _) => {
                     return Err(DecodeError::WireType(field));
@@ -292,7 +292,7 @@ impl Opening for Head {
         }
         target_form(self)?;
         if !authority.is_empty() {
-            room.bytes(authority.len())?;
+            budget.bytes(authority.len())?;
             // Two sources for the host would be ambiguous (RFC 9110 §7.2).
             if self.fields().contains(names::HOST) || !is_host_port(authority) {
                 return Err(DecodeError::Host);
@@ -312,16 +312,16 @@ impl Opening for Head {
     }
 }
 
-impl Opening for ResponseHead {
+impl StreamHead for ResponseHead {
     const PART: u32 = part::RESPONSE;
     const MAY_LACK_CONTENT: bool = true;
 
-    fn fill(&mut self, message: &[u8], _: &Limits, room: &mut Room) -> Result<bool, DecodeError> {
+    fn fill(&mut self, message: &[u8], _: &Limits, budget: &mut HeadBudget) -> Result<bool, DecodeError> {
         let mut status = None;
         for part in Fields::new(message) {
             match part? {
                 (response_field::CODE, Value::Number(code)) => status = Some(take_status(code)?),
-                (response_field::HEADERS, Value::Bytes(header)) => fields::take(header, self.fields_mut(), room)?,
+                (response_field::HEADERS, Value::Bytes(header)) => fields::take(header, self.fields_mut(), budget)?,
                 (field @ response_field::CODE..=response_field::HEADERS, _) => {
                     return Err(DecodeError::WireType(field));
                 }

@@ -130,7 +130,7 @@ fn error(
         let bytes = chunks.iter().map(|chunk| chunk.len() as u64).sum();
         return message(cx, status, bytes, parts.unwrap_or(&mut VecDeque::new()));
     }
-    state.errors.borrow_mut().give_back(ERROR_BYTES_MAX);
+    state.errors.borrow_mut().release_memory(ERROR_BYTES_MAX);
     begin_head(cx);
     let fields = cx.response_mut().fields_mut();
     for (name, value) in trailers.iter() {

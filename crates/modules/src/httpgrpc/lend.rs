@@ -39,7 +39,7 @@ macro_rules! pooled_decoder {
 
             fn recycle(&mut self, bytes_max: usize) {
                 self.clear();
-                self.trim(bytes_max);
+                self.shrink_buffers(bytes_max);
             }
         }
     };

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context as Task, Poll};
 use std::time::Instant;
 
-use causeway_httpgrpc::{Code, DecodeError, RequestDecoder, Status, Turn};
+use causeway_httpgrpc::{Code, DecodeError, DecodeProgress, RequestDecoder, Status};
 use causeway_message::{Chunk, StatusCode};
 use causeway_pipeline::{BodyError, BodyStream as _, Context, Frame, IncomingBody, Sleep, Step, Worker};
 
@@ -80,12 +80,12 @@ impl IncomingMessage {
             match turn {
                 Err(fault) => return Poll::Ready(Err(ReceiveError::Decode(fault))),
                 // The decoder has used its share of this poll: yield to other tasks.
-                Ok(Turn::More) => {
+                Ok(DecodeProgress::More) => {
                     task.waker().wake_by_ref();
                     return Poll::Pending;
                 }
                 // Replace the empty chunk, which would keep its block from returning to the pool.
-                Ok(Turn::Done) => self.rest = Chunk::default(),
+                Ok(DecodeProgress::Done) => self.rest = Chunk::default(),
             }
             match self.body.poll_frame(task) {
                 Poll::Pending => return Poll::Pending,

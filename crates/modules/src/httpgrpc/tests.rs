@@ -3,7 +3,9 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use causeway_httpgrpc::stream::{ResponseStreamDecoder, StreamPart, encode_chunk, encode_request_head};
-use causeway_httpgrpc::{Code, Encoding, Limits, ResponseDecoder, Status, Turn, decode_error, encode_request};
+use causeway_httpgrpc::{
+    Code, DecodeProgress, Encoding, Limits, ResponseDecoder, Status, decode_error, encode_request,
+};
 use causeway_message::{BlockMut, Chunk, FieldMap, Head, NameRef, StatusCode};
 use causeway_pipeline::{
     Body, BodyError, BodyPart, Context, Fault, Frame, Handler, Registry, Response, Sleep, Step, Verdict, Worker as _,
@@ -146,7 +148,7 @@ fn got(answer: &TestResponse) -> DecodedResponse {
         let trailers = answer.trailers.as_ref().expect("trailers");
         assert_eq!(Status::of(trailers), Status::OK);
         let mut bytes = Chunk::from(answer.body.clone());
-        assert_eq!(decoder.push(&mut bytes, &mut blocks), Ok(Turn::Done));
+        assert_eq!(decoder.push(&mut bytes, &mut blocks), Ok(DecodeProgress::Done));
         decoder.finish().unwrap();
     }
     let message = decoder.message_mut();

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context as Task, Poll};
 
 use causeway_httpgrpc::{
-    Code, DecodeError, Encoding, ResponseDecoder, STREAM_PATH, Status, Turn, decode_error, is_grpc,
+    Code, DecodeError, DecodeProgress, Encoding, ResponseDecoder, STREAM_PATH, Status, decode_error, is_grpc,
 };
 use causeway_message::{Chunk, FieldMap, StatusCode, names};
 use causeway_pipeline::{BodyError, BodyTransform, Call, Context, Frame, Sleep, Step, Worker};
@@ -98,12 +98,12 @@ impl Decoding {
             match decoder.push(&mut self.rest, &mut blocks) {
                 Err(fault) => return Poll::Ready(Err(GrpcError::Decode(fault))),
                 // The decoder has used its share of this poll: yield to other tasks.
-                Ok(Turn::More) => {
+                Ok(DecodeProgress::More) => {
                     task.waker().wake_by_ref();
                     return Poll::Pending;
                 }
                 // Replace the empty chunk, which would keep its block from returning to the pool.
-                Ok(Turn::Done) => self.rest = Chunk::default(),
+                Ok(DecodeProgress::Done) => self.rest = Chunk::default(),
             }
             match call.poll_content(task) {
                 Poll::Pending => return Poll::Pending,

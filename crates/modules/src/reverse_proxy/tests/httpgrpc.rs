@@ -6,7 +6,8 @@ use causeway_httpgrpc::stream::{
     RequestStreamDecoder, StreamPart, encode_chunk, encode_response_head, encode_trailers,
 };
 use causeway_httpgrpc::{
-    Code, Encoding, ErrorEncoder, Limits, RequestDecoder, STREAM_PATH, Status, Turn, UNARY_PATH, encode_response,
+    Code, DecodeProgress, Encoding, ErrorEncoder, Limits, RequestDecoder, STREAM_PATH, Status, UNARY_PATH,
+    encode_response,
 };
 use causeway_message::{BlockMut, Chunk, FieldMap, FieldValue, NameRef, StatusCode, names};
 use causeway_pipeline::{Body, BodyError, BodyPart, CallError, Frame, Worker as _};
@@ -70,7 +71,7 @@ impl causeway_pipeline::BodyStream for Once {
 fn request_in(call: &FakeCall) -> (String, Vec<(String, String)>, String) {
     let mut decoder = RequestDecoder::new(Limits::default());
     let mut bytes = Chunk::from(sent(call).expect("a body"));
-    assert_eq!(decoder.push(&mut bytes, &mut blocks), Ok(Turn::Done));
+    assert_eq!(decoder.push(&mut bytes, &mut blocks), Ok(DecodeProgress::Done));
     decoder.finish().unwrap();
     let message = decoder.message_mut();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();

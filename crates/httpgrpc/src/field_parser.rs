@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use causeway_message::Chunk;
 
-use crate::fault::DecodeError;
+use crate::error::DecodeError;
 use crate::wire::{Varint, kind, tag};
 
 /// How a field is parsed.
@@ -39,14 +39,14 @@ pub(crate) trait Sink {
 
 #[derive(Clone, Copy, Debug)]
 enum FieldPosition {
-    Number(What, Varint),
+    Number(NumberRole, Varint),
     Text { field: u32, left: u64 },
     Content { left: u64 },
     Skip { left: u64 },
 }
 
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum NumberRole {
     Tag,
     Number(u32),
     TextLength(u32, u32, DecodeError),
@@ -55,11 +55,11 @@ enum What {
     SkippedLength,
 }
 
-const TAG: FieldPosition = FieldPosition::Number(What::Tag, Varint::new());
+const TAG: FieldPosition = FieldPosition::Number(NumberRole::Tag, Varint::new());
 
 /// The parser's state within a message.
 #[derive(Debug)]
-pub(crate) struct Walk {
+pub(crate) struct FieldParser {
     state: FieldPosition,
     // Bytes that remain of the message; an upper bound if its length is not known (compressed messages).
     left: u64,
@@ -68,7 +68,7 @@ pub(crate) struct Walk {
     scratch: Vec<u8>,
 }
 
-impl Walk {
+impl FieldParser {
     pub(crate) const fn new() -> Self {
         Self { state: TAG, left: 0, longer: DecodeError::Length, scratch: Vec::new() }
     }
@@ -83,36 +83,36 @@ impl Walk {
     /// Checks that the message may end here: between two fields.
     pub(crate) fn end(&self) -> Result<(), DecodeError> {
         match self.state {
-            FieldPosition::Number(What::Tag, tag) if tag.is_fresh() => Ok(()),
+            FieldPosition::Number(NumberRole::Tag, tag) if tag.is_fresh() => Ok(()),
             FieldPosition::Number(..) => Err(DecodeError::Varint),
             _ => Err(DecodeError::Length),
         }
     }
 
-    pub(crate) fn give_back(&mut self, bytes_max: usize) {
+    pub(crate) fn release_memory(&mut self, bytes_max: usize) {
         self.scratch.shrink_to(bytes_max);
     }
 
     /// Consumes bytes of the piece, until it is empty or a part of the content is complete.
     #[inline]
     pub(crate) fn step(&mut self, piece: &mut Chunk, sink: &mut impl Sink) -> Result<Option<Chunk>, DecodeError> {
-        let (used, content) = self.eat(piece.as_slice(), sink)?;
+        let (used, content) = self.parse(piece.as_slice(), sink)?;
         let content = content.map(|range| piece.slice(range));
         piece.advance(used);
         Ok(content)
     }
 
-    fn eat(&mut self, bytes: &[u8], sink: &mut impl Sink) -> Result<(usize, Option<Range<usize>>), DecodeError> {
+    fn parse(&mut self, bytes: &[u8], sink: &mut impl Sink) -> Result<(usize, Option<Range<usize>>), DecodeError> {
         let mut at = 0;
         while at < bytes.len() {
             match &mut self.state {
-                FieldPosition::Number(what, varint) => {
+                FieldPosition::Number(role, varint) => {
                     let number = varint.take(bytes[at])?;
                     at += 1;
                     self.left = self.left.saturating_sub(1);
                     if let Some(number) = number {
-                        let what = *what;
-                        self.state = self.after(what, number, sink)?;
+                        let role = *role;
+                        self.state = self.after(role, number, sink)?;
                     }
                 }
                 FieldPosition::Text { field, left } => {
@@ -162,18 +162,18 @@ impl Walk {
     }
 
     /// Returns the state after a number.
-    fn after(&self, what: What, number: u64, sink: &mut impl Sink) -> Result<FieldPosition, DecodeError> {
-        match what {
-            What::Tag => return self.after_tag(number, sink),
-            What::SkippedNumber => {}
-            What::Number(field) => sink.number(field, number)?,
-            What::SkippedLength => return self.skip(number),
+    fn after(&self, role: NumberRole, number: u64, sink: &mut impl Sink) -> Result<FieldPosition, DecodeError> {
+        match role {
+            NumberRole::Tag => return self.after_tag(number, sink),
+            NumberRole::SkippedNumber => {}
+            NumberRole::Number(field) => sink.number(field, number)?,
+            NumberRole::SkippedLength => return self.skip(number),
             // Both length checks precede any buffering.
-            What::TextLength(..) | What::ContentLength(_) if number > self.left => return Err(self.longer),
-            What::TextLength(_, max, fault) if number > u64::from(max) => return Err(fault),
-            What::TextLength(field, ..) if number == 0 => sink.text(field, b"")?,
-            What::TextLength(field, ..) => return Ok(FieldPosition::Text { field, left: number }),
-            What::ContentLength(field) => {
+            NumberRole::TextLength(..) | NumberRole::ContentLength(_) if number > self.left => return Err(self.longer),
+            NumberRole::TextLength(_, max, fault) if number > u64::from(max) => return Err(fault),
+            NumberRole::TextLength(field, ..) if number == 0 => sink.text(field, b"")?,
+            NumberRole::TextLength(field, ..) => return Ok(FieldPosition::Text { field, left: number }),
+            NumberRole::ContentLength(field) => {
                 sink.content(field)?;
                 if number > 0 {
                     return Ok(FieldPosition::Content { left: number });
@@ -185,19 +185,19 @@ impl Walk {
 
     fn after_tag(&self, number: u64, sink: &impl Sink) -> Result<FieldPosition, DecodeError> {
         let (field, kind) = tag(number)?;
-        let what = match (sink.kind(field), kind) {
-            (Some(FieldKind::Number), kind::VARINT) => What::Number(field),
-            (Some(FieldKind::Text(max, fault)), kind::BYTES) => What::TextLength(field, max, fault),
-            (Some(FieldKind::Content), kind::BYTES) => What::ContentLength(field),
+        let role = match (sink.kind(field), kind) {
+            (Some(FieldKind::Number), kind::VARINT) => NumberRole::Number(field),
+            (Some(FieldKind::Text(max, fault)), kind::BYTES) => NumberRole::TextLength(field, max, fault),
+            (Some(FieldKind::Content), kind::BYTES) => NumberRole::ContentLength(field),
             (Some(_), _) => return Err(DecodeError::WireType(field)),
-            (None, kind::VARINT) => What::SkippedNumber,
-            (None, kind::BYTES) => What::SkippedLength,
+            (None, kind::VARINT) => NumberRole::SkippedNumber,
+            (None, kind::BYTES) => NumberRole::SkippedLength,
             // Unknown fields are skipped by their wire type, for compatibility with future messages.
             (None, kind::FIXED64) => return self.skip(8),
             (None, kind::FIXED32) => return self.skip(4),
             (None, _) => return Err(DecodeError::Tag),
         };
-        Ok(FieldPosition::Number(what, Varint::new()))
+        Ok(FieldPosition::Number(role, Varint::new()))
     }
 
     fn skip(&self, bytes: u64) -> Result<FieldPosition, DecodeError> {
