@@ -4,8 +4,8 @@
 //! ```text
 //! reading:   Header ──header──► Content ──content and padding──► Header
 //! inbound:   Idle ──open──► Head ──empty line──► Body ──END_REQUEST, or the end after STDOUT's──► Closed
-//!              │              │             └──announced end, the request is complete─► Rest ──any end──► Closed
-//!              │              │──empty line of a response without content──────────────► Rest ──any end──► Closed
+//!              │              │             └──announced end, the request is complete─► Discarding ──any end──► Closed
+//!              │              │──empty line of a response without content──────────────► Discarding ──any end──► Closed
 //!              │              └────────────┴──fault, reset, the connection's end──────────────────► Closed
 //!              └──bytes, the connection's end─────────────────────────────────────────────────────► Closed
 //! outbound:  Idle ──open──► Sized │ Stream ──finish──► Ended
@@ -52,7 +52,7 @@ const _: () = assert!(size_of::<FastCgiClient>() <= 120);
 pub struct FastCgiClient {
     limits: Rc<Limits>,
     reading: Reading,
-    inbound: ResponsePart,
+    inbound: ResponsePosition,
     outbound: Outbound,
     /// The part of a response's head that arrived in earlier records or reads.
     gathered: Vec<u8>,
@@ -64,8 +64,6 @@ pub struct FastCgiClient {
     /// STDOUT has ended.
     stdout_ended: bool,
     draining: bool,
-    /// The connection ends once the pending output is written.
-    over: bool,
 }
 
 /// The position in the records.
@@ -82,16 +80,16 @@ enum Reading {
 
 /// The position in the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ResponsePart {
+enum ResponsePosition {
     /// No request was sent: any byte is unexpected.
     Idle,
     Head,
     Body(BodyPosition),
     /// The response is complete, but the application goes on: this many bytes more of STDOUT are discarded.
-    Rest {
+    Discarding {
         left: u32,
     },
-    /// No further input is parsed.
+    /// No further input is parsed, and the connection ends once the pending output is written.
     Closed,
 }
 
@@ -130,7 +128,7 @@ impl FastCgiClient {
         Self {
             limits,
             reading: Reading::Header,
-            inbound: ResponsePart::Idle,
+            inbound: ResponsePosition::Idle,
             outbound: Outbound::Idle,
             gathered: Vec::new(),
             search: HeadSearch::default(),
@@ -138,7 +136,6 @@ impl FastCgiClient {
             has_stdout: false,
             stdout_ended: false,
             draining: false,
-            over: false,
         }
     }
 
@@ -146,31 +143,32 @@ impl FastCgiClient {
     #[must_use]
     pub fn waits_for(&self) -> WaitsFor {
         match self.inbound {
-            ResponsePart::Idle if !self.should_close() => WaitsFor::KeepAlive,
-            ResponsePart::Head if self.has_stdout => WaitsFor::Head,
-            ResponsePart::Body(_) => WaitsFor::Body,
-            ResponsePart::Idle | ResponsePart::Head | ResponsePart::Rest { .. } | ResponsePart::Closed => {
-                WaitsFor::Nothing
-            }
+            ResponsePosition::Idle if !self.should_close() => WaitsFor::KeepAlive,
+            ResponsePosition::Head if self.has_stdout => WaitsFor::Head,
+            ResponsePosition::Body(_) => WaitsFor::Body,
+            ResponsePosition::Idle
+            | ResponsePosition::Head
+            | ResponsePosition::Discarding { .. }
+            | ResponsePosition::Closed => WaitsFor::Nothing,
         }
     }
 
     /// Whether the driver should close the connection once all output is written.
     #[must_use]
     pub fn should_close(&self) -> bool {
-        self.over || self.draining && self.is_idle()
+        self.inbound == ResponsePosition::Closed || self.draining && self.is_idle()
     }
 
     /// Whether no further request can be sent. True from the first request on: a connection carries one.
     #[must_use]
     pub fn is_last(&self) -> bool {
-        self.over || self.draining || self.inbound != ResponsePart::Idle
+        self.draining || self.inbound != ResponsePosition::Idle
     }
 
     /// Whether no exchange is open.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        matches!(self.inbound, ResponsePart::Idle | ResponsePart::Closed)
+        matches!(self.inbound, ResponsePosition::Idle | ResponsePosition::Closed)
     }
 
     /// The number of requests that may be sent now, 0 or 1.
@@ -209,7 +207,7 @@ impl FastCgiClient {
         put_parameters(parameters, out);
         put_stream_header(StreamKind::Params, 0, out);
         self.is_head = method == Method::Head;
-        self.inbound = ResponsePart::Head;
+        self.inbound = ResponsePosition::Head;
         self.outbound = match framing {
             Framing::Sized(bytes) => Outbound::Sized(bytes),
             Framing::Stream => Outbound::Stream,
@@ -231,11 +229,11 @@ impl FastCgiClient {
         let mut consumed = 0;
         loop {
             let rest = &input[consumed..];
-            if self.inbound == ResponsePart::Closed {
+            if self.inbound == ResponsePosition::Closed {
                 return FastCgiHandled { consumed: input.len(), event: None };
             }
             if self.is_answered() {
-                self.inbound = ResponsePart::Rest { left: DISCARDED_BYTES_MAX };
+                self.inbound = ResponsePosition::Discarding { left: DISCARDED_BYTES_MAX };
                 return FastCgiHandled { consumed, event: Some(FastCgiEvent::End { stream: STREAM }) };
             }
             let step = match self.reading {
@@ -268,20 +266,20 @@ impl FastCgiClient {
     /// difference. Call it once [`FastCgiClient::handle_bytes`] consumes no more of the received bytes.
     pub fn handle_eof(&mut self) -> Option<FastCgiEvent> {
         match self.inbound {
-            ResponsePart::Idle | ResponsePart::Closed => {
+            ResponsePosition::Idle | ResponsePosition::Closed => {
                 self.close();
                 None
             }
-            ResponsePart::Head if !self.has_stdout => {
+            ResponsePosition::Head if !self.has_stdout => {
                 self.close();
                 Some(FastCgiEvent::Unprocessed { stream: STREAM, fault: None })
             }
             // §5.5: an application sends END_REQUEST, but without it the content is complete all the same if its own
             // end, or all of its announced bytes, have arrived.
-            ResponsePart::Body(position) if position.is_complete() => Some(self.end()),
-            ResponsePart::Body(BodyPosition::Open) if self.stdout_ended => Some(self.end()),
-            ResponsePart::Rest { .. } => Some(self.end()),
-            ResponsePart::Head | ResponsePart::Body(_) => self.fail(FastCgiError::Truncated).event,
+            ResponsePosition::Body(position) if position.is_complete() => Some(self.end()),
+            ResponsePosition::Body(BodyPosition::Open) if self.stdout_ended => Some(self.end()),
+            ResponsePosition::Discarding { .. } => Some(self.end()),
+            ResponsePosition::Head | ResponsePosition::Body(_) => self.fail(FastCgiError::Truncated).event,
         }
     }
 
@@ -333,7 +331,7 @@ impl FastCgiClient {
 
     fn handle_header(&mut self, input: &[u8]) -> FastCgiHandled {
         let Some(header) = input.first_chunk::<HEADER_LEN>() else { return NOTHING };
-        if self.inbound == ResponsePart::Idle {
+        if self.inbound == ResponsePosition::Idle {
             return self.fail(FastCgiError::RequestId);
         }
         let RecordHeader { kind, content_len, padding_len } = match RecordHeader::parse(header) {
@@ -354,7 +352,7 @@ impl FastCgiClient {
     /// Whether the application has nothing to receive or to respond any more, although it has not ended. Before the
     /// request is complete, the application may still read it.
     fn is_answered(&self) -> bool {
-        matches!(self.inbound, ResponsePart::Body(position) if position.is_complete())
+        matches!(self.inbound, ResponsePosition::Body(position) if position.is_complete())
             && self.outbound == Outbound::Ended
     }
 
@@ -381,31 +379,33 @@ impl FastCgiClient {
         let consumed = input.len();
         match &mut self.inbound {
             // Also after STDOUT's end: the bound is on all that the application makes us read.
-            ResponsePart::Rest { left } => match left.checked_sub(u32::try_from(consumed).unwrap_or(u32::MAX)) {
-                Some(rest) => {
-                    *left = rest;
-                    FastCgiHandled { consumed, event: None }
+            ResponsePosition::Discarding { left } => {
+                match left.checked_sub(u32::try_from(consumed).unwrap_or(u32::MAX)) {
+                    Some(rest) => {
+                        *left = rest;
+                        FastCgiHandled { consumed, event: None }
+                    }
+                    None => FastCgiHandled { consumed, event: Some(self.end()) },
                 }
-                None => FastCgiHandled { consumed, event: Some(self.end()) },
-            },
+            }
             _ if self.stdout_ended => FastCgiHandled { consumed, event: None },
-            ResponsePart::Head => self.handle_head(input, head),
+            ResponsePosition::Head => self.handle_head(input, head),
             // RFC 9110 §8.6: the content ends at its announced length. The surplus is dropped with the connection.
-            ResponsePart::Body(BodyPosition::Sized { left: 0 }) => {
+            ResponsePosition::Body(BodyPosition::Sized { left: 0 }) => {
                 let event = Some(self.end());
                 FastCgiHandled { consumed, event }
             }
-            ResponsePart::Body(BodyPosition::Sized { left }) => {
+            ResponsePosition::Body(BodyPosition::Sized { left }) => {
                 let len = consumed.min(usize::try_from(*left).unwrap_or(usize::MAX));
                 *left -= len as u64;
                 data(len, 0..len)
             }
-            ResponsePart::Body(BodyPosition::Open) => data(consumed, 0..consumed),
-            ResponsePart::Body(BodyPosition::Chunked(position)) => match position.handle(input) {
+            ResponsePosition::Body(BodyPosition::Open) => data(consumed, 0..consumed),
+            ResponsePosition::Body(BodyPosition::Chunked(position)) => match position.handle(input) {
                 Ok((consumed, range)) => data(consumed, range),
                 Err(fault) => self.fail(fault),
             },
-            ResponsePart::Idle | ResponsePart::Closed => FastCgiHandled { consumed, event: None },
+            ResponsePosition::Idle | ResponsePosition::Closed => FastCgiHandled { consumed, event: None },
         }
     }
 
@@ -429,10 +429,10 @@ impl FastCgiClient {
             Ok(end_of_content) => {
                 self.inbound = match end_of_content {
                     // RFC 3875 §6: the script may work on after its response, so its output is read to its end.
-                    ContentEnd::Absent => ResponsePart::Rest { left: DISCARDED_BYTES_MAX },
-                    ContentEnd::Sized(left) => ResponsePart::Body(BodyPosition::Sized { left }),
-                    ContentEnd::Open => ResponsePart::Body(BodyPosition::Open),
-                    ContentEnd::Chunked => ResponsePart::Body(BodyPosition::Chunked(ChunkPosition::START)),
+                    ContentEnd::Absent => ResponsePosition::Discarding { left: DISCARDED_BYTES_MAX },
+                    ContentEnd::Sized(left) => ResponsePosition::Body(BodyPosition::Sized { left }),
+                    ContentEnd::Open => ResponsePosition::Body(BodyPosition::Open),
+                    ContentEnd::Chunked => ResponsePosition::Body(BodyPosition::Chunked(ChunkPosition::START)),
                 };
                 self.gathered = Vec::new();
                 let event = FastCgiEvent::Head { stream: STREAM, body: end_of_content.length() };
@@ -445,11 +445,11 @@ impl FastCgiClient {
     /// The request is over for the application. Its exit status, `appStatus`, is independent of the response.
     fn handle_end_request(&mut self, [_, _, _, _, protocol_status, ..]: [u8; BODY_LEN]) -> FastCgiHandled {
         match (protocol_status, self.inbound) {
-            (_, ResponsePart::Rest { .. }) => {
+            (_, ResponsePosition::Discarding { .. }) => {
                 FastCgiHandled { consumed: HEADER_LEN + BODY_LEN, event: Some(self.end()) }
             }
             (OVERLOADED, _) => self.fail(FastCgiError::Overloaded),
-            (REQUEST_COMPLETE, ResponsePart::Body(position))
+            (REQUEST_COMPLETE, ResponsePosition::Body(position))
                 if position == BodyPosition::Open || position.is_complete() =>
             {
                 FastCgiHandled { consumed: HEADER_LEN + BODY_LEN, event: Some(self.end()) }
@@ -465,16 +465,15 @@ impl FastCgiClient {
     }
 
     fn close(&mut self) {
-        self.inbound = ResponsePart::Closed;
+        self.inbound = ResponsePosition::Closed;
         // Content that is still sent is dropped: the application has no use for it.
         self.outbound = Outbound::Ended;
         self.gathered = Vec::new();
-        self.over = true;
     }
 
     #[cold]
     fn fail(&mut self, fault: FastCgiError) -> FastCgiHandled {
-        if let ResponsePart::Rest { .. } = self.inbound {
+        if let ResponsePosition::Discarding { .. } = self.inbound {
             // The client has the response, and nothing of it can be wrong any more.
             return FastCgiHandled { consumed: 0, event: Some(self.end()) };
         }

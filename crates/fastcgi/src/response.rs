@@ -142,7 +142,7 @@ fn examine(is_head: bool, head: &mut ResponseHead) -> Result<ContentEnd, FastCgi
         _ => StatusCode::OK,
     };
     let length = fields.content_length().map_err(|_| FastCgiError::ContentLength)?;
-    // The module `chunked` has the reason for this coding.
+    // The module `chunked` states why this coding is decoded.
     let is_chunked = match fields.get(names::TRANSFER_ENCODING) {
         None => false,
         Some(coding) if coding.eq_ignore_ascii_case(b"identity") => false,
