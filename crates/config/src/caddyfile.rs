@@ -66,7 +66,7 @@ pub use log::Logger;
 pub use matcher::MatcherSet;
 pub use position::Position;
 pub(crate) use proxy::POLICIES;
-pub use registry::{Directives, Order, Output, RegisterError, Syntax};
+pub use registry::{DirectiveOutput, Directives, Order, RegisterError, Syntax};
 pub use route::Route;
 pub use segment::Segment;
 pub use tls::Tls;
@@ -202,7 +202,7 @@ impl EvaluatedSite {
     /// Its loggers, in the order written.
     pub(crate) fn loggers(&self) -> impl Iterator<Item = &Logger> {
         self.outputs.iter().filter_map(|placed| match &placed.output {
-            Output::Log(logger) => Some(logger),
+            DirectiveOutput::Log(logger) => Some(logger),
             _ => None,
         })
     }
@@ -210,7 +210,7 @@ impl EvaluatedSite {
     /// Its `tls` directives with their positions, in the order written.
     pub(crate) fn tls(&self) -> impl Iterator<Item = (&Tls, &Position)> {
         self.outputs.iter().filter_map(|placed| match &placed.output {
-            Output::Tls(tls) => Some((&**tls, &placed.at)),
+            DirectiveOutput::Tls(tls) => Some((&**tls, &placed.at)),
             _ => None,
         })
     }
@@ -252,7 +252,9 @@ pub fn adapt(
     let mut adapted = adapted.map_err(|error| {
         let at = error.position();
         match long_quotes.iter().find(|quote| quote.at.file == at.file && (quote.at == *at || quote.ends == at.line)) {
-            Some(quote) => error.noted(|| format!("the quote that begins at {} ends on line {}", quote.at, quote.ends)),
+            Some(quote) => {
+                error.with_note(|| format!("the quote that begins at {} ends on line {}", quote.at, quote.ends))
+            }
             None => error,
         }
     })?;
@@ -307,21 +309,22 @@ fn assemble(
     }
     let origins = sites.iter().flat_map(origins).collect();
 
-    let pairings = servers::pair(&sites, &options)?;
-    let pairings = servers::sort(pairings, &sites);
+    let server_groups = servers::group(&sites, &options)?;
+    let server_groups = servers::sort(server_groups, &sites);
     warn_of_unused_routes(&blocks, &sites, &named, &session);
-    let http = servers::http_app(&pairings, &sites, &named, &options, &session)?;
-    let tls = certificates::tls_app(&pairings, &sites, &options)?;
-    let pki = pki::pki_app(&pairings, &sites, &options);
-    let shares = pairings.iter().flat_map(|pairing| &pairing.shares);
-    let loggers = shares.flat_map(|share| sites[share.site].loggers());
+    let http = servers::http_app(&server_groups, &sites, &named, &options, &session)?;
+    let tls = certificates::tls_app(&server_groups, &sites, &options)?;
+    let pki = pki::pki_app(&server_groups, &sites, &options);
+    let parts = server_groups.iter().flat_map(|group| &group.parts);
+    let loggers = parts.flat_map(|part| sites[part.site].loggers());
     let logs = log::configuration(&options.loggers, loggers, options.debug);
-    let json = top(&options, logs, [("cache", options.cache.clone()), ("http", http), ("tls", tls), ("pki", pki)]);
+    let json =
+        config_json(&options, logs, [("cache", options.cache.clone()), ("http", http), ("tls", tls), ("pki", pki)]);
     Ok(Adapted { json, warnings: session.warnings.take(), sites: origins })
 }
 
 /// Whether words form a valid Caddyfile, judged without the content of its imports.
-fn readable(tokens: Vec<Token>, file: &Arc<str>) -> bool {
+fn is_valid_alone(tokens: Vec<Token>, file: &Arc<str>) -> bool {
     let Ok((blocks, warnings)) = parser::parse_alone(tokens, file) else { return false };
     match assemble(blocks, warnings, &Directives::standard()) {
         Ok(_) => true,
@@ -377,7 +380,7 @@ fn named_routes(blocks: &[ServerBlock], session: &Session<'_>) -> Result<BTreeMa
         let scope = Scope { session, matchers: BTreeMap::new(), files: &files };
         let outputs = dispenser::evaluate(&block.segments, scope, None);
         let outputs = outputs.map_err(|error| error.inside("", &block.closes))?;
-        let routes = route::subroute(outputs, session, route::Ordering::ByDirective)?;
+        let routes = route::subroute(outputs, session, route::RouteOrder::ByDirective)?;
         let route = match routes.as_slice() {
             // As in Caddy, only the first handler survives: Caddy assumes that a single route without matchers has one
             // handler.
@@ -406,19 +409,19 @@ fn named_routes(blocks: &[ServerBlock], session: &Session<'_>) -> Result<BTreeMa
 /// that the client requested.
 fn warn_of_guarded_files(outputs: &[Placed], session: &Session<'_>) {
     let has = |placed: &Placed, handler: &str| match &placed.output {
-        Output::Route(route) => has_handler(&route.json(), handler),
-        Output::Routes(routes) | Output::ErrorRoutes(routes) => {
+        DirectiveOutput::Route(route) => has_handler(&route.json(), handler),
+        DirectiveOutput::Routes(routes) | DirectiveOutput::ErrorRoutes(routes) => {
             routes.iter().any(|route| has_handler(&route.json(), handler))
         }
         _ => false,
     };
     let (errors, routes): (Vec<_>, Vec<_>) =
-        outputs.iter().partition(|placed| matches!(placed.output, Output::ErrorRoutes(_)));
+        outputs.iter().partition(|placed| matches!(placed.output, DirectiveOutput::ErrorRoutes(_)));
     if !routes.iter().any(|placed| has(placed, "authentication")) {
         return;
     }
     for placed in errors {
-        let Output::ErrorRoutes(routes) = &placed.output else { continue };
+        let DirectiveOutput::ErrorRoutes(routes) = &placed.output else { continue };
         // A route without matchers handles every status. Otherwise look for a 401 in the text of its matchers.
         let meets_401 = routes.iter().any(|route| match route.matchers.as_slice() {
             [] => true,
@@ -547,7 +550,7 @@ fn origins(site: &EvaluatedSite) -> Vec<SiteOrigin> {
         .collect()
 }
 
-fn top(options: &Options, logs: Map<String, Value>, apps: [(&str, Map<String, Value>); 4]) -> Value {
+fn config_json(options: &Options, logs: Map<String, Value>, apps: [(&str, Map<String, Value>); 4]) -> Value {
     let mut config = Map::new();
     if let Some(admin) = options.admin_json() {
         config.insert("admin".into(), admin);

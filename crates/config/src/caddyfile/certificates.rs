@@ -14,8 +14,8 @@ use super::error::{Error, ErrorKind};
 use super::members::Members;
 use super::options::{Options, StorageClean};
 use super::position::Position;
-use super::registry::Output;
-use super::servers::{Pairing, Share};
+use super::registry::DirectiveOutput;
+use super::servers::{ServerGroup, SitePart};
 use super::tls::{Issuer, Tls, complete};
 use crate::names::{self, covers};
 
@@ -23,18 +23,18 @@ use policy::{AutomationPolicyDraft, consolidate};
 
 /// The app's members. Empty if it needs no configuration.
 pub(crate) fn tls_app(
-    pairings: &[Pairing],
+    server_groups: &[ServerGroup],
     sites: &[EvaluatedSite],
     options: &Options,
 ) -> Result<Map<String, Value>, Error> {
     let mut automation = Automation::new(sites, options)?;
-    let shared = automation.shared(pairings);
+    let shared = automation.shared(server_groups);
     let http_port = options.http_port();
     // Servers and addresses for plain HTTP only need no certificates.
-    for pairing in pairings.iter().filter(|pairing| pairing.leaves_port(&http_port)) {
-        for share in &pairing.shares {
-            if share.addresses(sites).any(|address| address.scheme != "http") {
-                automation.site(share)?;
+    for group in server_groups.iter().filter(|group| group.leaves_port(&http_port)) {
+        for part in &group.parts {
+            if part.addresses(sites).any(|address| address.scheme != "http") {
+                automation.site(part)?;
             }
         }
     }
@@ -173,23 +173,23 @@ impl<'a> Automation<'a> {
 
     /// Hosts listed next to an address for every host. They appear in no matcher, so automatic HTTPS would not find
     /// them.
-    fn shared(&self, pairings: &[Pairing]) -> BTreeSet<String> {
+    fn shared(&self, server_groups: &[ServerGroup]) -> BTreeSet<String> {
         let mut shared = BTreeSet::new();
         if self.options.auto_https("off") {
             return shared;
         }
-        for share in pairings.iter().flat_map(|pairing| &pairing.shares) {
-            if share.addresses(self.sites).any(|address| address.host.is_empty()) {
-                shared.extend(self.secure_names(share));
+        for part in server_groups.iter().flat_map(|group| &group.parts) {
+            if part.addresses(self.sites).any(|address| address.host.is_empty()) {
+                shared.extend(self.secure_names(part));
             }
         }
         shared
     }
 
     /// A site's names that are served over TLS, sorted.
-    fn secure_names(&self, share: &Share) -> Vec<String> {
+    fn secure_names(&self, part: &SitePart) -> Vec<String> {
         let http_port = self.options.http_port();
-        let secure = share
+        let secure = part
             .addresses(self.sites)
             .filter(|address| address.scheme != "http" && address.port != http_port && !address.host.is_empty());
         BTreeSet::from_iter(secure.map(|address| address.host.clone())).into_iter().collect()
@@ -208,11 +208,11 @@ impl<'a> Automation<'a> {
     }
 
     /// Adds a site's policy.
-    fn site(&mut self, share: &Share) -> Result<(), Error> {
+    fn site(&mut self, part: &SitePart) -> Result<(), Error> {
         let (sites, options) = (self.sites, self.options);
-        let site = &sites[share.site];
+        let site = &sites[part.site];
         let directives = Vec::from_iter(site.tls().map(|(tls, _)| tls));
-        let hosts = share.hosts(sites);
+        let hosts = part.hosts(sites);
         let base = self.base()?;
         // A site for every host changes the default policy instead of adding one.
         let index = match self.every_name {
@@ -236,7 +236,7 @@ impl<'a> Automation<'a> {
         if let Some(ratio) = ratio.or(options.certificates.renewal_window_ratio.as_ref()) {
             policy.renewal_window_ratio = Some(ratio.clone());
         }
-        let own = self.own_issuers(share.site, &directives);
+        let own = self.own_issuers(part.site, &directives);
         if !own.is_empty() {
             let differ = {
                 let known = self.policies[index].issuers.iter().map(|&index| &self.issuers[index]);
@@ -255,7 +255,7 @@ impl<'a> Automation<'a> {
         if hosts.is_empty() && self.every_name.is_none() {
             self.every_name = Some(index);
         }
-        self.policies[index].subjects = self.secure_names(share);
+        self.policies[index].subjects = self.secure_names(part);
         let internal = self.internal_part(index, &site.keys[0].at)?;
         // This can add the default policy again; `consolidate` joins the occurrences.
         self.order.push(index);
@@ -272,7 +272,7 @@ impl<'a> Automation<'a> {
     /// Binds ACME challenges to the site's first `bind` address, unless `bind_host` is set.
     fn bind_challenges(&mut self, policy: usize, site: &EvaluatedSite) {
         let binds = site.outputs.iter().filter_map(|placed| match &placed.output {
-            Output::Bind { addresses, .. } => Some(addresses),
+            DirectiveOutput::Bind { addresses, .. } => Some(addresses),
             _ => None,
         });
         for addresses in binds {
@@ -299,7 +299,7 @@ impl<'a> Automation<'a> {
                 let rule = "subject does not qualify for certificate: '{}'";
                 let error = Error::new(at.clone(), ErrorKind::Word { rule, found: name.as_str().into() });
                 let note = || "in an address an environment variable is written {$NAME}".to_owned();
-                return Err(if name.contains("{env.") || name.contains("${") { error.noted(note) } else { error });
+                return Err(if name.contains("{env.") || name.contains("${") { error.with_note(note) } else { error });
             }
             if policy.certifies_publicly(name) { &mut external } else { &mut internal }.push(name.clone());
         }

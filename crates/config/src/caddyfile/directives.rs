@@ -40,7 +40,7 @@ use super::error::Error;
 use super::log;
 use super::pki;
 use super::proxy;
-use super::registry::{Output, Syntax};
+use super::registry::{DirectiveOutput, Syntax};
 use super::token::Token;
 
 /// The sentence for a word that is no duration, in directives of plugins.
@@ -68,7 +68,7 @@ const fn handler(name: &'static str, read: fn(&mut Dispenser<'_>) -> Result<Valu
 }
 
 /// A directive with any outputs.
-const fn custom(name: &'static str, read: fn(&mut Dispenser<'_>) -> Result<Vec<Output>, Error>) -> Directive {
+const fn custom(name: &'static str, read: fn(&mut Dispenser<'_>) -> Result<Vec<DirectiveOutput>, Error>) -> Directive {
     Directive { name, syntax: Syntax::Custom(read), is_ordered: true, needs: Needs::Nothing }
 }
 

@@ -11,8 +11,8 @@ use super::matcher::{self, MatcherSet};
 use super::options::Options;
 use super::position::Position;
 use super::quantity::bytes;
-use super::registry::{Availability, Output, Syntax};
-use super::route::{self, Ordering, Placed, Route};
+use super::registry::{Availability, DirectiveOutput, Syntax};
+use super::route::{self, Placed, Route, RouteOrder};
 use super::segment::Segment;
 use super::token::Token;
 
@@ -288,12 +288,12 @@ impl<'a> Dispenser<'a> {
     /// Evaluates the block's lines as directives and sorts them into routes like a site's. Matchers defined in the
     /// block are visible in it and in blocks nested in it.
     pub fn routes(&self) -> Result<Vec<Route>, Error> {
-        route::subroute(self.directives()?, self.scope.session, Ordering::ByDirective)
+        route::subroute(self.directives()?, self.scope.session, RouteOrder::ByDirective)
     }
 
     /// As [`Self::routes`], but in the order written.
     pub fn routes_as_written(&self) -> Result<Vec<Route>, Error> {
-        route::subroute(self.directives()?, self.scope.session, Ordering::AsWritten)
+        route::subroute(self.directives()?, self.scope.session, RouteOrder::AsWritten)
     }
 
     /// A fresh name for a group of mutually exclusive routes.
@@ -428,12 +428,12 @@ pub(crate) fn unread<T>(result: Result<T, Error>, session: &Session<'_>) -> Resu
     left.map_or(Ok(read), Err)
 }
 
-fn run(syntax: Syntax, mut dispenser: Dispenser<'_>) -> Result<Vec<Output>, Error> {
+fn run(syntax: Syntax, mut dispenser: Dispenser<'_>) -> Result<Vec<DirectiveOutput>, Error> {
     match syntax {
         Syntax::Handler(parse) => {
             let matcher = dispenser.matcher()?;
             let handler = parse(&mut dispenser)?;
-            Ok(vec![Output::Route(Route::new(matcher, handler))])
+            Ok(vec![DirectiveOutput::Route(Route::new(matcher, handler))])
         }
         Syntax::Custom(parse) => parse(&mut dispenser),
     }

@@ -7,8 +7,8 @@ use super::position::Position;
 
 /// A character and its position. All characters of a substituted value have the position of their `{$`.
 #[derive(Clone, Copy)]
-pub(crate) struct Glyph {
-    pub(crate) ch: char,
+pub(crate) struct SourceChar {
+    pub(crate) value: char,
     pub(crate) line: u32,
     pub(crate) column: u32,
 }
@@ -27,7 +27,7 @@ pub(crate) fn substitute(
     source: &str,
     file: &Arc<str>,
     env: &dyn Fn(&str) -> Option<String>,
-) -> (Vec<Glyph>, Vec<(usize, Unset)>) {
+) -> (Vec<SourceChar>, Vec<(usize, Unset)>) {
     let mut out = Vec::with_capacity(source.len());
     let mut unset = Vec::new();
     let (mut line, mut column) = (1, 1);
@@ -45,11 +45,11 @@ pub(crate) fn substitute(
                     unset.push((out.len(), Unset { name: name.into(), at }));
                     String::new()
                 });
-                out.extend(value.chars().map(|ch| Glyph { ch, line, column }));
+                out.extend(value.chars().map(|ch| SourceChar { value: ch, line, column }));
                 "{$".len() + inner.len() + "}".len()
             }
             None => {
-                out.push(Glyph { ch, line, column });
+                out.push(SourceChar { value: ch, line, column });
                 ch.len_utf8()
             }
         };

@@ -26,7 +26,7 @@ struct ErrorDetails {
     /// Text to append to the sentence, such as where a block or a quote began.
     note: Option<String>,
     /// The position in Caddy's message, if it differs.
-    noticed: Option<Position>,
+    caddy_position: Option<Position>,
 }
 
 #[derive(Debug)]
@@ -143,7 +143,7 @@ pub enum ErrorKind {
 impl Error {
     /// An error at a position.
     pub fn new(at: Position, kind: ErrorKind) -> Self {
-        Self(Box::new(ErrorDetails { at, kind, imported: None, within: Vec::new(), note: None, noticed: None }))
+        Self(Box::new(ErrorDetails { at, kind, imported: None, within: Vec::new(), note: None, caddy_position: None }))
     }
 
     /// An error at a word, with the word's import.
@@ -166,18 +166,18 @@ impl Error {
     /// The file ends inside the block that `open` begins. Caddy's message names the position of the file's last word
     /// instead.
     pub(crate) fn unclosed(open: &Token, last: &Position) -> Self {
-        let error = Self::at(open, ErrorKind::UnexpectedEnd { expected: "'}'" }).noticed(last);
-        error.noted(|| "the block that begins here is never closed".to_owned())
+        let error = Self::at(open, ErrorKind::UnexpectedEnd { expected: "'}'" }).with_caddy_position(last);
+        error.with_note(|| "the block that begins here is never closed".to_owned())
     }
 
     /// Sets the position in Caddy's message, which otherwise is the error's own.
-    pub(crate) fn noticed(mut self, at: &Position) -> Self {
-        self.0.noticed = Some(at.clone());
+    pub(crate) fn with_caddy_position(mut self, at: &Position) -> Self {
+        self.0.caddy_position = Some(at.clone());
         self
     }
 
     /// Sets the text appended to the sentence, unless one is set already.
-    pub(crate) fn noted(mut self, note: impl FnOnce() -> String) -> Self {
+    pub(crate) fn with_note(mut self, note: impl FnOnce() -> String) -> Self {
         self.0.note.get_or_insert_with(note);
         self
     }
@@ -186,7 +186,7 @@ impl Error {
     /// begins at `opens`, probably lacks its `}`.
     pub(crate) fn in_unclosed(self, name: &str, opens: &Position) -> Self {
         match &self.0.kind {
-            ErrorKind::UnknownDirective { name: found, .. } if hint::is_address(found) => self.noted(|| {
+            ErrorKind::UnknownDirective { name: found, .. } if hint::is_address(found) => self.with_note(|| {
                 format!("if it is a site address, the block of '{name}' that begins at {opens} lacks its '}}'")
             }),
             _ => self,
@@ -207,7 +207,7 @@ impl Error {
         for frame in within.iter().filter(|frame| !frame.directive.is_empty()) {
             message += &format!("parsing caddyfile tokens for '{}': ", frame.directive);
         }
-        let mut place = self.0.noticed.as_ref().unwrap_or(at);
+        let mut place = self.0.caddy_position.as_ref().unwrap_or(at);
         match kind {
             ErrorKind::UnknownDirective { name, braces: None, .. } => {
                 message += &format!(
@@ -232,7 +232,7 @@ impl Error {
             ErrorKind::Word { .. } => message += self.0.sentence().split("; expected").next().unwrap_or_default(),
             _ => message += &self.0.sentence(),
         }
-        if kind.placed() {
+        if kind.has_position() {
             message += &format!(", at {}:{}", place.file, place.line);
             message += &self.0.import_chain();
         }
@@ -258,7 +258,7 @@ pub(crate) const SERVERS_TWICE: &str = "cannot have 'servers' global options wit
 
 impl ErrorKind {
     /// Whether Caddy's message has a position. Caddy finds the other errors after parsing, when positions are lost.
-    fn placed(&self) -> bool {
+    fn has_position(&self) -> bool {
         const UNPLACED: [&str; 6] =
             [MATCHER_NAME, MATCHER_TWICE, NAMED_ROUTE, DURATION, SERVER_NAME_TWICE, SERVERS_TWICE];
         match self {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::token::{Quote, Token};
-use super::{lexer, readable};
+use super::{is_valid_alone, lexer};
 
 /// Blocks nested deeper than this are not indented further.
 const INDENT_MAX: usize = 10;
@@ -57,7 +57,7 @@ fn means_the_same(before: &str, formatted: &str) -> bool {
         let Ok(tokens) = lexer::lex(before, &file, &|_| None) else { return true };
         let Ok(formatted) = lexer::lex(formatted, &file, &|_| None) else { return false };
         words(whole(&formatted)) == words(whole(&tokens))
-            || (words(without_braces(&formatted)) == words(without_braces(&tokens)) && !readable(tokens, &file))
+            || (words(without_braces(&formatted)) == words(without_braces(&tokens)) && !is_valid_alone(tokens, &file))
     };
     // Check twice: an unset variable is empty in one reading and a word in the other.
     same(before, formatted) && (!before.contains("{$") || same(&with_variables(before), &with_variables(formatted)))

@@ -28,7 +28,7 @@ pub(crate) struct Imports<'a> {
     /// `None`: imports insert no words.
     env: Option<Environment<'a>>,
     graph: ImportGraph,
-    room: Room,
+    budget: ImportBudget,
     pub(crate) warnings: Vec<Warning>,
 }
 
@@ -73,18 +73,18 @@ impl Used {
 }
 
 /// The words and bytes that imports may still insert.
-struct Room {
+struct ImportBudget {
     words: usize,
     bytes: usize,
 }
 
-impl Default for Room {
+impl Default for ImportBudget {
     fn default() -> Self {
         Self { words: WORDS_MAX, bytes: TEXT_BYTES_MAX }
     }
 }
 
-impl Room {
+impl ImportBudget {
     /// Counts a word of this length.
     ///
     /// # Errors
@@ -109,7 +109,7 @@ impl<'a> Imports<'a> {
 
     /// Imports that insert no words.
     pub(crate) fn none() -> Self {
-        Self { env: None, graph: ImportGraph::new(), room: Room::default(), warnings: Vec::new() }
+        Self { env: None, graph: ImportGraph::new(), budget: ImportBudget::default(), warnings: Vec::new() }
     }
 
     /// Returns the words that replace `line` (`import`, a name, arguments). `block` holds the words of the line's
@@ -155,7 +155,7 @@ impl<'a> Imports<'a> {
             })?;
         }
         let mut used = Used::default();
-        let filled = fill_in(&tokens, &given, &mut used, (keyword, last_line), nesting, &mut self.room);
+        let filled = fill_in(&tokens, &given, &mut used, (keyword, last_line), nesting, &mut self.budget);
         let filled = filled.map_err(|words| Error::at(keyword, ErrorKind::Rule(words)))?;
         // A pattern without matches and an empty file each have a warning of their own.
         if !tokens.is_empty() {
@@ -198,7 +198,9 @@ impl<'a> Imports<'a> {
                     let error = word("File to import not found: {}");
                     return Err(match target.text.contains(['/', '.']) {
                         true => error,
-                        false => error.noted(|| format!("no snippet ({}) stands above this line either", target.text)),
+                        false => {
+                            error.with_note(|| format!("no snippet ({}) stands above this line either", target.text))
+                        }
                     });
                 }
                 Err(error) => return Err(Error::at(target, ErrorKind::ImportRead((&*name).into(), error.kind()))),
@@ -221,7 +223,7 @@ fn read(path: &Path) -> io::Result<String> {
     if text.len() as u64 > FILE_BYTES_MAX { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(text) }
 }
 
-/// Substitutes `{args[…]}`, `{block}` and `{blocks.name}` within the bounds of `room`, and marks each word with its import.
+/// Substitutes `{args[…]}`, `{block}` and `{blocks.name}` within the bounds of `budget`, and marks each word with its import.
 /// Placeholders in the body of a snippet that the imported file defines are left for that snippet's own imports.
 fn fill_in(
     tokens: &[Token],
@@ -229,10 +231,10 @@ fn fill_in(
     used: &mut Used,
     (keyword, last_line): (&Token, u32),
     mut nesting: usize,
-    room: &mut Room,
+    budget: &mut ImportBudget,
 ) -> Result<Vec<Token>, &'static str> {
-    let insert = |out: &mut Vec<Token>, room: &mut Room, token: Token| -> Result<(), &'static str> {
-        room.take(token.text.len())?;
+    let insert = |out: &mut Vec<Token>, budget: &mut ImportBudget, token: Token| -> Result<(), &'static str> {
+        budget.take(token.text.len())?;
         out.push(token);
         Ok(())
     };
@@ -271,25 +273,25 @@ fn fill_in(
             }
         }
         if in_snippet {
-            insert(&mut out, room, token)?;
+            insert(&mut out, budget, token)?;
         } else if &*token.text == "{block}" {
             used.block = true;
             for word in given.block {
-                insert(&mut out, room, word.clone())?;
+                insert(&mut out, budget, word.clone())?;
             }
         } else if let Some(name) = token.text.strip_prefix("{blocks.").and_then(|name| name.strip_suffix('}')) {
             used.named.insert(name.to_owned());
             for word in given.named.get(name).map_or(&[][..], |(_, words)| words) {
-                insert(&mut out, room, word.clone())?;
+                insert(&mut out, budget, word.clone())?;
             }
         } else if let Some(range) = all_arguments(&token, given.arguments.len()) {
             used.arguments.extend(range.clone());
             for argument in &given.arguments[range] {
-                insert(&mut out, room, Token { text: argument.text.clone(), ..token.clone() })?;
+                insert(&mut out, budget, Token { text: argument.text.clone(), ..token.clone() })?;
             }
         } else {
-            token.text = with_arguments(&token.text, given.arguments, &mut used.arguments, room)?.into();
-            insert(&mut out, room, token)?;
+            token.text = with_arguments(&token.text, given.arguments, &mut used.arguments, budget)?.into();
+            insert(&mut out, budget, token)?;
         }
     }
     Ok(out)
@@ -425,7 +427,7 @@ fn with_arguments(
     text: &str,
     arguments: &[Token],
     used: &mut BTreeSet<usize>,
-    room: &Room,
+    budget: &ImportBudget,
 ) -> Result<String, &'static str> {
     let mut out = String::new();
     let mut rest = text;
@@ -445,7 +447,7 @@ fn with_arguments(
             (Some((index, argument)), Some(span)) => {
                 used.insert(index);
                 out.push_str(&argument.text);
-                room.check(out.len())?;
+                budget.check(out.len())?;
                 rest = &rest[span.len()..];
             }
             _ => {

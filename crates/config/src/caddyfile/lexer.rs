@@ -6,19 +6,19 @@
 
 use std::sync::Arc;
 
-use super::environment::{Glyph, substitute};
+use super::environment::{SourceChar, substitute};
 use super::error::{Error, ErrorKind};
 use super::position::Position;
 use super::token::{Quote, Token};
 
 /// Splits `source` into words, after substituting environment variables.
 pub(crate) fn lex(source: &str, file: &Arc<str>, env: &dyn Fn(&str) -> Option<String>) -> Result<Vec<Token>, Error> {
-    let (glyphs, unset) = substitute(source, file, env);
-    if glyphs.is_empty() && !source.starts_with('\u{feff}') {
+    let (chars, unset) = substitute(source, file, env);
+    if chars.is_empty() && !source.starts_with('\u{feff}') {
         let at = Position { file: file.clone(), line: 1, column: 1 };
         return Err(Error::new(at, ErrorKind::UnexpectedEnd { expected: "a site address" }));
     }
-    let mut lexer = Lexer { glyphs: &glyphs, next: 0, row: 1, joined: 0, file, comments: Vec::new() };
+    let mut lexer = Lexer { chars: &chars, next: 0, row: 1, joined: 0, file, comments: Vec::new() };
     let mut tokens = Vec::new();
     let mut ends = Vec::new();
     while let Some((start, token)) = lexer.word()? {
@@ -35,7 +35,7 @@ pub(crate) fn lex(source: &str, file: &Arc<str>, env: &dyn Fn(&str) -> Option<St
 }
 
 struct Lexer<'a> {
-    glyphs: &'a [Glyph],
+    chars: &'a [SourceChar],
     next: usize,
     /// Logical line. A joined line break is added to it only when a real line break follows.
     row: u32,
@@ -47,7 +47,7 @@ struct Lexer<'a> {
 
 impl Lexer<'_> {
     fn peek(&self) -> Option<char> {
-        self.glyphs.get(self.next).map(|glyph| glyph.ch)
+        self.chars.get(self.next).map(|ch| ch.value)
     }
 
     fn take(&mut self) -> Option<char> {
@@ -62,8 +62,8 @@ impl Lexer<'_> {
     }
 
     fn position(&self, index: usize) -> Position {
-        match self.glyphs.get(index).or(self.glyphs.last()) {
-            Some(glyph) => Position { file: self.file.clone(), line: glyph.line, column: glyph.column },
+        match self.chars.get(index).or(self.chars.last()) {
+            Some(ch) => Position { file: self.file.clone(), line: ch.line, column: ch.column },
             None => Position { file: self.file.clone(), line: 1, column: 1 },
         }
     }
@@ -75,8 +75,8 @@ impl Lexer<'_> {
 
     /// The indexes of all line breaks and number signs: between words, the ends of the words' lines.
     fn breaks(&self) -> Vec<usize> {
-        let glyphs = self.glyphs.iter().enumerate();
-        glyphs.filter(|(_, glyph)| matches!(glyph.ch, '\n' | '#')).map(|(index, _)| index).collect()
+        let chars = self.chars.iter().enumerate();
+        chars.filter(|(_, ch)| matches!(ch.value, '\n' | '#')).map(|(index, _)| index).collect()
     }
 
     /// The word that an unset variable at `index` belongs to: the word around it, or else the one before or after it on
@@ -143,7 +143,7 @@ impl Lexer<'_> {
                 self.next += 1;
                 self.quoted(start, row, '`', false)?
             }
-            Some('<') if !escaped && self.glyphs.get(start + 1).is_some_and(|glyph| glyph.ch == '<') => {
+            Some('<') if !escaped && self.chars.get(start + 1).is_some_and(|ch| ch.value == '<') => {
                 self.heredoc(start, row)?
             }
             Some(_) => self.bare(start, row, escaped),
@@ -237,7 +237,7 @@ impl Lexer<'_> {
             return fail(ErrorKind::HeredocOpen(marker.into()));
         };
         let text = self.unindent(body, end, marker)?;
-        let lines = self.glyphs[body..end].iter().filter(|glyph| glyph.ch == '\n').count();
+        let lines = self.chars[body..end].iter().filter(|ch| ch.value == '\n').count();
         self.next = end + marker.len();
         self.row += 1 + self.joined + u32::try_from(lines).unwrap_or(u32::MAX - self.row - self.joined - 1);
         self.joined = 0;
@@ -260,8 +260,8 @@ impl Lexer<'_> {
             borders[index] = longer(borders[index - 1], marker[index].into(), &borders);
         }
         let mut len = 0;
-        for (index, glyph) in self.glyphs.iter().enumerate().skip(self.next) {
-            len = longer(len, glyph.ch, &borders);
+        for (index, ch) in self.chars.iter().enumerate().skip(self.next) {
+            len = longer(len, ch.value, &borders);
             if len == marker.len() {
                 return Some(index + 1 - len);
             }
@@ -271,15 +271,15 @@ impl Lexer<'_> {
 
     // Removes the white space before the closing marker from every line. Lines without text are exempt.
     fn unindent(&self, body: usize, end: usize, marker: &str) -> Result<String, Error> {
-        let text = |range: std::ops::Range<usize>| self.glyphs[range].iter().map(|glyph| glyph.ch).collect::<String>();
-        let Some(last_break) = (body..end).rev().find(|&index| self.glyphs[index].ch == '\n') else {
+        let text = |range: std::ops::Range<usize>| self.chars[range].iter().map(|ch| ch.value).collect::<String>();
+        let Some(last_break) = (body..end).rev().find(|&index| self.chars[index].value == '\n') else {
             return Ok(String::new());
         };
         let padding = text(last_break + 1..end);
         let mut out: Vec<String> = Vec::new();
         let mut from = body;
         while from <= last_break {
-            let to = (from..=last_break).find(|&index| self.glyphs[index].ch == '\n').unwrap_or(last_break);
+            let to = (from..=last_break).find(|&index| self.chars[index].value == '\n').unwrap_or(last_break);
             let line = text(from..to);
             if line.is_empty() || line == "\r" {
                 out.push(String::new());

@@ -17,7 +17,7 @@ use super::address::Address;
 use super::dispenser::Dispenser;
 use super::error::{Error, ErrorKind};
 use super::quantity::integer;
-use super::registry::Output;
+use super::registry::DirectiveOutput;
 use super::{EvaluatedSite, Session};
 use causeway_pipeline::build::nanoseconds;
 
@@ -51,7 +51,7 @@ enum LogScope {
 }
 
 /// Parses `log [<name>] { hostnames …; output …; format …; level …; sampling { … }; core …; queue_full …; no_hostname }`.
-pub(super) fn directive(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
+pub(super) fn directive(d: &mut Dispenser<'_>) -> Result<Vec<DirectiveOutput>, Error> {
     let name = d.argument().map_or("", |token| &*token.text);
     d.end()?;
     let mut logger = read(d, name, LogScope::Site)?;
@@ -62,7 +62,7 @@ pub(super) fn directive(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
     if let (false, Some(log)) = (logger.name.is_empty(), &mut logger.log) {
         log.insert("include".into(), json!([format!("http.log.access.{}", logger.name)]));
     }
-    Ok(vec![Output::Log(logger)])
+    Ok(vec![DirectiveOutput::Log(logger)])
 }
 
 /// Parses the global option: no `hostnames`, but `include` and `exclude`. The name must differ from those in `before`.
@@ -191,7 +191,7 @@ pub(super) fn warn_of_unused(site: &EvaluatedSite, session: &Session<'_>) {
         return;
     }
     let of_site = site.outputs.iter().filter_map(|placed| match &placed.output {
-        Output::Log(logger) if logger.reach == Reach::Hosts && logger.hosts.is_empty() => Some(&placed.at),
+        DirectiveOutput::Log(logger) if logger.reach == Reach::Hosts && logger.hosts.is_empty() => Some(&placed.at),
         _ => None,
     });
     let mut unused = Vec::from_iter(of_site);

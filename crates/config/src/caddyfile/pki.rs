@@ -8,8 +8,8 @@ use super::error::{Error, ErrorKind};
 use super::members::Members;
 use super::options::{Options, nested_duration};
 use super::quantity::ratio;
-use super::registry::Output;
-use super::servers::Pairing;
+use super::registry::DirectiveOutput;
+use super::servers::ServerGroup;
 
 /// The ID of the authority that is used if none is named.
 const LOCAL: &str = "local";
@@ -89,7 +89,7 @@ fn key_pair(pair: &mut Map<String, Value>, mut line: Dispenser<'_>, rule: &'stat
 }
 
 /// The app's members. Empty if it needs no configuration.
-pub(crate) fn pki_app(pairings: &[Pairing], sites: &[EvaluatedSite], options: &Options) -> Map<String, Value> {
+pub(crate) fn pki_app(server_groups: &[ServerGroup], sites: &[EvaluatedSite], options: &Options) -> Map<String, Value> {
     let distrust = options.certificates.skip_install_trust;
     let plain = || {
         let mut authority = Map::new();
@@ -102,9 +102,9 @@ pub(crate) fn pki_app(pairings: &[Pairing], sites: &[EvaluatedSite], options: &O
     for (_, authority) in authorities.iter_mut().filter(|_| distrust) {
         authority["install_trust"] = false.into();
     }
-    let served = || pairings.iter().flat_map(|pairing| &pairing.shares).map(|share| &sites[share.site]);
+    let served = || server_groups.iter().flat_map(|group| &group.parts).map(|part| &sites[part.site]);
     for output in served().flat_map(|site| &site.outputs) {
-        if let Output::Authority(name) = &output.output {
+        if let DirectiveOutput::Authority(name) = &output.output {
             authorities.entry(name.as_str()).or_insert_with(plain);
         }
     }
@@ -127,7 +127,7 @@ pub(crate) fn pki_app(pairings: &[Pairing], sites: &[EvaluatedSite], options: &O
 }
 
 /// Parses `acme_server [<matcher>] { ca …; lifetime …; resolvers …; challenges …; allow { … }; deny { … }; … }`.
-pub(crate) fn acme_server(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
+pub(crate) fn acme_server(d: &mut Dispenser<'_>) -> Result<Vec<DirectiveOutput>, Error> {
     const OPTIONS: &[&str] =
         &["allow", "allow_wildcard_names", "ca", "challenges", "deny", "lifetime", "resolvers", "sign_with_root"];
     let matcher = d.matcher()?;
@@ -168,8 +168,8 @@ pub(crate) fn acme_server(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
         }
         line.close()?;
     }
-    let route = Output::Route(super::route::Route::new(matcher, handler.into()));
-    Ok([route].into_iter().chain(authority.map(Output::Authority)).collect())
+    let route = DirectiveOutput::Route(super::route::Route::new(matcher, handler.into()));
+    Ok([route].into_iter().chain(authority.map(DirectiveOutput::Authority)).collect())
 }
 
 fn rules(d: &Dispenser<'_>, rule: &'static str) -> Result<Map<String, Value>, Error> {

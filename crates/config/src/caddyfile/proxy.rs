@@ -292,7 +292,7 @@ impl Proxy {
             other => {
                 let error = line.unknown(UNKNOWN, OPTIONS);
                 return Err(match hint::in_proxy(other) {
-                    Some(hint) => error.noted(|| hint.to_owned()),
+                    Some(hint) => error.with_note(|| hint.to_owned()),
                     None => error,
                 });
             }

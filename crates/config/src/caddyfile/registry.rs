@@ -22,13 +22,13 @@ pub enum Syntax {
     /// name is taken before the call.
     Handler(fn(&mut Dispenser<'_>) -> Result<Value, Error>),
     /// Adds any outputs. The function takes the matcher token itself, if it accepts one.
-    Custom(fn(&mut Dispenser<'_>) -> Result<Vec<Output>, Error>),
+    Custom(fn(&mut Dispenser<'_>) -> Result<Vec<DirectiveOutput>, Error>),
 }
 
 /// The addition of a directive to its site.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum Output {
+pub enum DirectiveOutput {
     /// A route, to be sorted among its siblings.
     Route(Route),
     /// Routes that stay together in this order.

@@ -6,7 +6,7 @@ use super::Session;
 use super::error::{Error, ErrorKind};
 use super::matcher::MatcherSet;
 use super::position::Position;
-use super::registry::Output;
+use super::registry::DirectiveOutput;
 
 /// Matchers, and the handlers to run if one of them matches.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -73,12 +73,12 @@ impl Route {
 pub(crate) struct Placed {
     pub(crate) directive: Box<str>,
     pub(crate) at: Position,
-    pub(crate) output: Output,
+    pub(crate) output: DirectiveOutput,
 }
 
 /// The order of a block's routes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ordering {
+pub(crate) enum RouteOrder {
     /// By the order of directives. Directives that do not add handlers are errors.
     ByDirective,
     /// As written (in `route`).
@@ -106,9 +106,9 @@ pub(crate) fn json(routes: &[Route]) -> Value {
 pub(crate) fn subroute(
     mut outputs: Vec<Placed>,
     session: &Session<'_>,
-    ordering: Ordering,
+    order: RouteOrder,
 ) -> Result<Vec<Route>, Error> {
-    if ordering == Ordering::ByDirective {
+    if order == RouteOrder::ByDirective {
         sort(&mut outputs, &session.order)?;
     }
     // A single directive has no competitor, so it needs no group. Groups are numbered in this order, as in Caddy.
@@ -119,16 +119,20 @@ pub(crate) fn subroute(
     let mut routes = Vec::new();
     for placed in outputs {
         match placed.output {
-            Output::Route(mut route) => {
+            DirectiveOutput::Route(mut route) => {
                 if let Some(index) = EXCLUSIVE.iter().position(|name| *placed.directive == **name) {
                     route.group.clone_from(&groups[index]);
                 }
                 routes.push(route);
             }
-            Output::Routes(together) => routes.extend(together),
+            DirectiveOutput::Routes(together) => routes.extend(together),
             // As in Caddy (`buildSubroute`): the authority is not added to the configuration, and `route` refuses the directive.
-            Output::Authority(_) if ordering == Ordering::ByDirective => {}
-            Output::ErrorRoutes(_) | Output::Bind { .. } | Output::Log(_) | Output::Tls(_) | Output::Authority(_) => {
+            DirectiveOutput::Authority(_) if order == RouteOrder::ByDirective => {}
+            DirectiveOutput::ErrorRoutes(_)
+            | DirectiveOutput::Bind { .. }
+            | DirectiveOutput::Log(_)
+            | DirectiveOutput::Tls(_)
+            | DirectiveOutput::Authority(_) => {
                 let rule = "{} directive returned something other than an HTTP route or subroute \
                             (only handler directives can be used in routes)";
                 let kind = ErrorKind::Word { rule, found: placed.directive };
@@ -148,7 +152,9 @@ fn sort(outputs: &mut [Placed], order: &[Box<str>]) -> Result<(), Error> {
         if a.directive != b.directive {
             return position(a) < position(b);
         }
-        let (Output::Route(a_route), Output::Route(b_route)) = (&a.output, &b.output) else { return false };
+        let (DirectiveOutput::Route(a_route), DirectiveOutput::Route(b_route)) = (&a.output, &b.output) else {
+            return false;
+        };
         // These overwrite each other, so the most specific one must run last.
         let reversed = matches!(&*a.directive, "vars" | "log_level");
         if reversed { b_route.precedes(a_route) } else { a_route.precedes(b_route) }

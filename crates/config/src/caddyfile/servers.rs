@@ -11,19 +11,19 @@ use super::log::{self, ServerLogs};
 use super::matcher::MatcherSet;
 use super::options::Options;
 use super::position::Position;
-use super::registry::Output;
-use super::route::{self, Ordering, Placed, Route};
+use super::registry::DirectiveOutput;
+use super::route::{self, Placed, Route, RouteOrder};
 use super::tls::ConnectionPolicies;
 use super::{EvaluatedSite, NamedRoute, Session};
 
 /// The part of a site block that a listener serves: the indexes of some of its keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Share {
+pub(crate) struct SitePart {
     pub(crate) site: usize,
     keys: Vec<usize>,
 }
 
-impl Share {
+impl SitePart {
     /// Its hosts, sorted. Empty if one of its addresses is for every host.
     pub(crate) fn hosts(&self, sites: &[EvaluatedSite]) -> Vec<String> {
         if self.addresses(sites).any(|address| address.host.is_empty()) {
@@ -37,24 +37,24 @@ impl Share {
     }
 }
 
-/// One server: listeners that serve equal shares of sites.
+/// One server: listeners that serve equal parts of sites.
 #[derive(Debug)]
-pub(crate) struct Pairing {
+pub(crate) struct ServerGroup {
     /// Listener addresses with the protocols to serve on each. An empty protocol is the default.
     pub(crate) listeners: BTreeMap<String, BTreeSet<String>>,
-    pub(crate) shares: Vec<Share>,
+    pub(crate) parts: Vec<SitePart>,
 }
 
-impl Pairing {
+impl ServerGroup {
     /// Whether a listener is on another port than the HTTP port.
     pub(crate) fn leaves_port(&self, http_port: &str) -> bool {
         self.listeners.keys().any(|listener| address::uses_other_port(listener, http_port))
     }
 }
 
-/// Maps each listener to its shares of sites, then joins listeners with equal shares.
-pub(crate) fn pair(sites: &[EvaluatedSite], options: &Options) -> Result<Vec<Pairing>, Error> {
-    let mut by_listener: BTreeMap<(String, String), Vec<Share>> = BTreeMap::new();
+/// Maps each listener to its parts of sites, then joins listeners with equal parts.
+pub(crate) fn group(sites: &[EvaluatedSite], options: &Options) -> Result<Vec<ServerGroup>, Error> {
+    let mut by_listener: BTreeMap<(String, String), Vec<SitePart>> = BTreeMap::new();
     for (index, site) in sites.iter().enumerate() {
         let mut keys: BTreeMap<(String, String), Vec<usize>> = BTreeMap::new();
         for key in 0..site.keys.len() {
@@ -65,28 +65,28 @@ pub(crate) fn pair(sites: &[EvaluatedSite], options: &Options) -> Result<Vec<Pai
             }
         }
         for (listener, keys) in keys {
-            by_listener.entry(listener).or_default().push(Share { site: index, keys });
+            by_listener.entry(listener).or_default().push(SitePart { site: index, keys });
         }
     }
-    let mut pairings: Vec<Pairing> = Vec::new();
+    let mut server_groups: Vec<ServerGroup> = Vec::new();
     let listeners: BTreeSet<String> = by_listener.keys().map(|(listener, _)| listener.clone()).collect();
     for listener in listeners {
         let own = by_listener.keys().filter(|(other, _)| *other == listener).cloned();
         for key in Vec::from_iter(own) {
             // As in Caddy: each further protocol that was joined with the first leaves a server without listeners,
             // which counts in the numbering of servers (`srvN`).
-            let shares = by_listener.remove(&key).unwrap_or_default();
-            let mut pairing = Pairing { listeners: BTreeMap::new(), shares };
-            if !pairing.shares.is_empty() {
-                let joined = by_listener.extract_if(.., |_, shares| *shares == pairing.shares).map(|(key, _)| key);
+            let parts = by_listener.remove(&key).unwrap_or_default();
+            let mut group = ServerGroup { listeners: BTreeMap::new(), parts };
+            if !group.parts.is_empty() {
+                let joined = by_listener.extract_if(.., |_, parts| *parts == group.parts).map(|(key, _)| key);
                 for (listener, protocol) in Vec::from_iter(joined).into_iter().chain([key]) {
-                    pairing.listeners.entry(listener).or_default().insert(protocol);
+                    group.listeners.entry(listener).or_default().insert(protocol);
                 }
             }
-            pairings.push(pairing);
+            server_groups.push(group);
         }
     }
-    Ok(pairings)
+    Ok(server_groups)
 }
 
 fn listeners(site: &EvaluatedSite, key: usize, options: &Options) -> Result<BTreeMap<String, BTreeSet<String>>, Error> {
@@ -103,7 +103,7 @@ fn listeners(site: &EvaluatedSite, key: usize, options: &Options) -> Result<BTre
         return Err(Error::at(&site.keys[key], ErrorKind::Word { rule, found }));
     }
     let own = site.outputs.iter().filter_map(|placed| match &placed.output {
-        Output::Bind { addresses, protocols } => Some((addresses, protocols)),
+        DirectiveOutput::Bind { addresses, protocols } => Some((addresses, protocols)),
         _ => None,
     });
     let mut binds = Vec::from_iter(own);
@@ -127,11 +127,11 @@ fn listeners(site: &EvaluatedSite, key: usize, options: &Options) -> Result<BTre
 }
 
 /// Sorts each server's sites, most specific first.
-pub(crate) fn sort(mut pairings: Vec<Pairing>, sites: &[EvaluatedSite]) -> Vec<Pairing> {
-    for pairing in &mut pairings {
-        pairing.shares.sort_by_cached_key(|share| Specificity::of(share, sites));
+pub(crate) fn sort(mut server_groups: Vec<ServerGroup>, sites: &[EvaluatedSite]) -> Vec<ServerGroup> {
+    for group in &mut server_groups {
+        group.parts.sort_by_cached_key(|part| Specificity::of(part, sites));
     }
-    pairings
+    server_groups
 }
 
 /// Sort key of a site within its server. Sites for every host are last and equal to each other, and sites with
@@ -144,10 +144,10 @@ enum Specificity {
 }
 
 impl Specificity {
-    fn of(share: &Share, sites: &[EvaluatedSite]) -> Self {
+    fn of(part: &SitePart, sites: &[EvaluatedSite]) -> Self {
         let mut longest = ("", "");
         let mut wildcard = false;
-        for address in share.addresses(sites) {
+        for address in part.addresses(sites) {
             wildcard |= address.host.is_empty() || address.host.contains('*');
             if specificity(&address.host) > specificity(longest.0) {
                 longest.0 = &address.host;
@@ -177,7 +177,7 @@ fn specificity(text: &str) -> usize {
 
 /// The HTTP app: its servers by name, and the options for all of them. Empty if there is no server.
 pub(crate) fn http_app(
-    pairings: &[Pairing],
+    server_groups: &[ServerGroup],
     sites: &[EvaluatedSite],
     named: &BTreeMap<String, NamedRoute>,
     options: &Options,
@@ -186,19 +186,19 @@ pub(crate) fn http_app(
     sites.iter().for_each(|site| log::warn_of_unused(site, session));
     let mut servers = Map::new();
     let mut http = options.http_json();
-    for (index, pairing) in pairings.iter().enumerate() {
-        refuse_ambiguity(pairing, sites)?;
-        let mut server = ServerDraft::new(pairing, sites, options);
+    for (index, group) in server_groups.iter().enumerate() {
+        refuse_ambiguity(group, sites)?;
+        let mut server = ServerDraft::new(group, sites, options);
         server.named_routes(named)?;
-        for share in &pairing.shares {
-            server.site(share, session)?;
+        for part in &group.parts {
+            server.site(part, session)?;
         }
         server.refuse_mixed_schemes()?;
-        server.settle_handshakes(index)?;
+        server.finish_policies(index)?;
         let mut name = format!("srv{index}");
         let mut json = server.json();
         let fits = |own: &&super::options::ServerOptions| {
-            own.listener.is_empty() || pairing.listeners.contains_key(&own.listener)
+            own.listener.is_empty() || group.listeners.contains_key(&own.listener)
         };
         // Longer listener addresses come first, so this is the most specific match.
         if let Some(own) = options.servers.iter().find(fits) {
@@ -229,15 +229,15 @@ pub(crate) fn http_app(
 }
 
 /// Rejects two blocks with one address on one listener: only one of them could be served.
-fn refuse_ambiguity(pairing: &Pairing, sites: &[EvaluatedSite]) -> Result<(), Error> {
+fn refuse_ambiguity(group: &ServerGroup, sites: &[EvaluatedSite]) -> Result<(), Error> {
     let mut owners: BTreeMap<&str, (usize, &Position)> = BTreeMap::new();
-    for share in &pairing.shares {
-        for &key in &share.keys {
-            let token = &sites[share.site].keys[key];
-            let (owner, at) = *owners.entry(&*token.text).or_insert((share.site, &token.at));
-            if owner != share.site {
+    for part in &group.parts {
+        for &key in &part.keys {
+            let token = &sites[part.site].keys[key];
+            let (owner, at) = *owners.entry(&*token.text).or_insert((part.site, &token.at));
+            if owner != part.site {
                 let error = Error::at(token, ErrorKind::AmbiguousSite(token.text.clone()));
-                return Err(error.noted(|| format!("its first definition is at {at}")));
+                return Err(error.with_note(|| format!("its first definition is at {at}")));
             }
         }
     }
@@ -245,7 +245,7 @@ fn refuse_ambiguity(pairing: &Pairing, sites: &[EvaluatedSite]) -> Result<(), Er
 }
 
 struct ServerDraft<'a> {
-    pairing: &'a Pairing,
+    group: &'a ServerGroup,
     sites: &'a [EvaluatedSite],
     options: &'a Options,
     routes: Vec<Route>,
@@ -253,7 +253,7 @@ struct ServerDraft<'a> {
     named: Map<String, Value>,
     /// `None` if none of its sites has a logger.
     logs: Option<ServerLogs>,
-    handshakes: ConnectionPolicies<'a>,
+    policies: ConnectionPolicies<'a>,
     /// Hosts of explicit `http://` addresses, on a server with a listener on another port than the HTTP port.
     skip: Vec<Value>,
     skipped: HashSet<&'a str>,
@@ -264,17 +264,17 @@ struct ServerDraft<'a> {
 }
 
 impl<'a> ServerDraft<'a> {
-    fn new(pairing: &'a Pairing, sites: &'a [EvaluatedSite], options: &'a Options) -> Self {
-        let logged = pairing.shares.iter().any(|share| sites[share.site].loggers().next().is_some());
+    fn new(group: &'a ServerGroup, sites: &'a [EvaluatedSite], options: &'a Options) -> Self {
+        let logged = group.parts.iter().any(|part| sites[part.site].loggers().next().is_some());
         Self {
-            pairing,
+            group,
             sites,
             options,
             routes: Vec::new(),
             error_routes: None,
             named: Map::new(),
             logs: logged.then(ServerLogs::default),
-            handshakes: ConnectionPolicies::default(),
+            policies: ConnectionPolicies::default(),
             skip: Vec::new(),
             skipped: HashSet::new(),
             secure: false,
@@ -284,7 +284,7 @@ impl<'a> ServerDraft<'a> {
 
     /// Adds the named routes that the sites invoke, directly or through other named routes.
     fn named_routes(&mut self, named: &BTreeMap<String, NamedRoute>) -> Result<(), Error> {
-        let invoked = self.pairing.shares.iter().flat_map(|share| &self.sites[share.site].invoked);
+        let invoked = self.group.parts.iter().flat_map(|part| &self.sites[part.site].invoked);
         let mut wanted = Vec::from_iter(invoked);
         while let Some((name, at)) = wanted.pop() {
             if self.named.contains_key(name) {
@@ -301,27 +301,27 @@ impl<'a> ServerDraft<'a> {
         Ok(())
     }
 
-    fn site(&mut self, share: &'a Share, session: &Session<'_>) -> Result<(), Error> {
-        let site = &self.sites[share.site];
+    fn site(&mut self, part: &'a SitePart, session: &Session<'_>) -> Result<(), Error> {
+        let site = &self.sites[part.site];
         let directives = Vec::from_iter(site.tls());
-        self.handshakes.site(share.hosts(self.sites), &directives, self.options);
-        self.judge_tls(share);
+        self.policies.site(part.hosts(self.sites), &directives, self.options);
+        self.decide_tls(part);
         if let Some(logs) = &mut self.logs {
-            logs.site(share.addresses(self.sites), site.loggers());
+            logs.site(part.addresses(self.sites), site.loggers());
         }
-        let matchers = site_matchers(share.addresses(self.sites));
+        let matchers = site_matchers(part.addresses(self.sites));
         let handlers = site.outputs.iter().filter_map(|placed| match &placed.output {
-            output @ (Output::Route(_) | Output::Routes(_)) => {
+            output @ (DirectiveOutput::Route(_) | DirectiveOutput::Routes(_)) => {
                 Some(Placed { directive: placed.directive.clone(), at: placed.at.clone(), output: output.clone() })
             }
             _ => None,
         });
-        let routes = route::subroute(handlers.collect(), session, Ordering::ByDirective)?;
-        let alone = self.pairing.shares.len() == 1;
+        let routes = route::subroute(handlers.collect(), session, RouteOrder::ByDirective)?;
+        let alone = self.group.parts.len() == 1;
         append(&mut self.routes, routes, &matchers, alone);
 
         let errors = site.outputs.iter().filter_map(|placed| match &placed.output {
-            Output::ErrorRoutes(routes) => Some(routes.clone()),
+            DirectiveOutput::ErrorRoutes(routes) => Some(routes.clone()),
             _ => None,
         });
         let mut errors = Vec::from_iter(errors);
@@ -335,11 +335,11 @@ impl<'a> ServerDraft<'a> {
     }
 
     /// As Caddy decides whether the server needs a TLS connection policy. The conditions follow its `httpcaddyfile`.
-    fn judge_tls(&mut self, share: &'a Share) {
+    fn decide_tls(&mut self, part: &'a SitePart) {
         let (http, https) = (self.options.http_port(), self.options.https_port());
-        let mixed = self.pairing.leaves_port(&http);
-        let configured = self.sites[share.site].tls().next().is_some();
-        for address in share.addresses(self.sites) {
+        let mixed = self.group.leaves_port(&http);
+        let configured = self.sites[part.site].tls().next().is_some();
+        for address in part.addresses(self.sites) {
             let host = &*address.host;
             if mixed && address.scheme == "http" && !host.is_empty() && self.skipped.insert(host) {
                 self.skip.push(host.into());
@@ -352,44 +352,44 @@ impl<'a> ServerDraft<'a> {
 
     /// Finalises the TLS connection policies. Adds one for every name, unless one exists or automatic HTTPS will add
     /// it.
-    fn settle_handshakes(&mut self, index: usize) -> Result<(), Error> {
+    fn finish_policies(&mut self, index: usize) -> Result<(), Error> {
         let options = self.options;
-        self.handshakes.shield();
-        let wanted = !self.handshakes.is_empty()
+        self.policies.exempt_from_client_authentication();
+        let wanted = !self.policies.is_empty()
             || !self.automatic
             || !options.default_sni.is_empty()
             || !options.fallback_sni.is_empty();
-        if let Some(first) = self.pairing.shares.first()
+        if let Some(first) = self.group.parts.first()
             && self.secure
-            && self.handshakes.lacks_every_name()
+            && self.policies.lacks_every_name()
             && wanted
         {
-            self.handshakes.push_default(options, &self.sites[first.site].keys[0].at);
+            self.policies.push_default(options, &self.sites[first.site].keys[0].at);
         }
-        self.handshakes.consolidate(index)
+        self.policies.consolidate(index)
     }
 
     /// Rejects a listener that would have to serve both HTTP and HTTPS.
     fn refuse_mixed_schemes(&self) -> Result<(), Error> {
         let (http, https) = (self.options.http_port(), self.options.https_port());
         let mut seen: Option<bool> = None;
-        for share in &self.pairing.shares {
-            for &key in &share.keys {
-                let address = &self.sites[share.site].addresses[key];
+        for part in &self.group.parts {
+            for &key in &part.keys {
+                let address = &self.sites[part.site].addresses[key];
                 let secure = if address.scheme == "http" || address.port == http {
                     false
-                } else if address.scheme == "https" || address.port == https || !self.handshakes.is_empty() {
+                } else if address.scheme == "https" || address.port == https || !self.policies.is_empty() {
                     true
                 } else if address.host.is_empty() {
                     false
                 } else {
                     continue;
                 };
-                let token = &self.sites[share.site].keys[key];
-                let listeners = || Vec::from_iter(self.pairing.listeners.keys().map(String::as_str)).join(" ");
+                let token = &self.sites[part.site].keys[key];
+                let listeners = || Vec::from_iter(self.group.listeners.keys().map(String::as_str)).join(" ");
                 // The first address that decides sets the scheme; a later one must agree with it.
                 let Some(seen) = seen.filter(|seen| *seen != secure) else {
-                    if !secure && !self.handshakes.is_empty() {
+                    if !secure && !self.policies.is_empty() {
                         let sentence = format!(
                             "server listening on [{}] is HTTP, but attempts to configure TLS connection policies",
                             listeners()
@@ -417,7 +417,7 @@ impl<'a> ServerDraft<'a> {
     }
 
     fn json(self) -> Map<String, Value> {
-        let listeners = &self.pairing.listeners;
+        let listeners = &self.group.listeners;
         let mut server = Map::new();
         if !listeners.is_empty() {
             server.insert("listen".into(), listeners.keys().map(|listener| Value::from(listener.as_str())).collect());
@@ -430,7 +430,7 @@ impl<'a> ServerDraft<'a> {
         if protocols.iter().any(|own| !own.is_null()) {
             server.insert("listen_protocols".into(), protocols.into());
         }
-        let policies = self.handshakes.json();
+        let policies = self.policies.json();
         let routes = route::consolidate(self.routes);
         if !routes.is_empty() {
             server.insert("routes".into(), route::json(&routes));

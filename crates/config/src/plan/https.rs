@@ -172,7 +172,7 @@ pub(super) fn arrange(
         if !automatic.disable_certificates {
             let wanted = |host: &&String| names::qualifies(host) && !automatic.skip_certificates.contains(host);
             for host in hosts.iter().filter(wanted) {
-                if automatic.ignore_loaded_certificates || !covers(&loaded, &ascii(host, build)?) {
+                if automatic.ignore_loaded_certificates || !is_loaded(&loaded, &ascii(host, build)?) {
                     names.insert(host.clone());
                 }
             }
@@ -344,13 +344,13 @@ fn check_authorities(tls: &Tls, authorities: &[CertificateAuthority], build: &mu
 }
 
 /// Whether a loaded certificate covers `name`, exactly or by wildcard.
-fn covers(loaded: &HashSet<&str>, name: &str) -> bool {
+fn is_loaded(loaded: &HashSet<&str>, name: &str) -> bool {
     let mut wildcards = loaded.iter().filter(|loaded| loaded.contains('*'));
-    loaded.contains(name) || (!names::is_address(name) && wildcards.any(|loaded| matches_wildcard(name, loaded)))
+    loaded.contains(name) || (!names::is_address(name) && wildcards.any(|loaded| matches_wildcard(loaded, name)))
 }
 
 fn is_under_wildcard(name: &str, wildcards: &[String]) -> bool {
-    !names::is_address(name) && wildcards.iter().any(|other| other != name && matches_wildcard(name, other))
+    !names::is_address(name) && wildcards.iter().any(|other| other != name && matches_wildcard(other, name))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-use causeway_config::caddyfile::{Directives, Error, Order, Output, Route, Syntax, adapt};
+use causeway_config::caddyfile::{DirectiveOutput, Directives, Error, Order, Route, Syntax, adapt};
 use serde_json::{Value, json};
 
 use super::{handlers, json, read, routes};
@@ -204,7 +204,7 @@ fn registered_directives() {
     let pair = Syntax::Custom(|d| {
         let route = |name: &str| Route::new(None, json!({ "handler": name }));
         d.end()?;
-        Ok(vec![Output::Routes(vec![route("one"), route("two")])])
+        Ok(vec![DirectiveOutput::Routes(vec![route("one"), route("two")])])
     });
     directives.register("greet", Order::Before("header"), greet).unwrap();
     directives.register("pair", Order::Unordered, pair).unwrap();

@@ -172,7 +172,7 @@ pub(super) fn consolidate(policies: &mut [AutomationPolicyDraft], mut order: Vec
     order
 }
 
-/// Omits policies without settings, except for those that shield their names from a later policy with settings.
+/// Omits policies without settings, except for those that keep their names from a later policy with settings.
 fn drop_silent(policies: &[AutomationPolicyDraft], order: &mut Vec<usize>) {
     let mut index = 0;
     while index < order.len() {

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::super::dispenser::Dispenser;
 use super::super::error::{Error, ErrorKind};
 use super::super::matcher::MatcherSet;
-use super::super::registry::Output;
+use super::super::registry::DirectiveOutput;
 use super::super::route::Route;
 use super::super::token::Token;
 use super::response::response_matcher;
@@ -125,7 +125,7 @@ struct Fallback {
 }
 
 /// Parses `header [<matcher>] [[+|-|?|>]<field> [<value>|<find>] [<replace>]] { … ; defer; match { … } }`.
-pub(super) fn header(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
+pub(super) fn header(d: &mut Dispenser<'_>) -> Result<Vec<DirectiveOutput>, Error> {
     let matcher = d.matcher()?;
     let mut operations = Operations::default();
     let mut fallbacks: Vec<Fallback> = Vec::new();
@@ -207,14 +207,14 @@ impl Fallback {
     }
 }
 
-fn headers_route(matcher: &Option<MatcherSet>, side: &str, operations: Map<String, Value>) -> Output {
+fn headers_route(matcher: &Option<MatcherSet>, side: &str, operations: Map<String, Value>) -> DirectiveOutput {
     let mut handler = Handler::new("headers");
     handler.set(side, operations);
-    Output::Route(Route::new(matcher.clone(), handler.json()))
+    DirectiveOutput::Route(Route::new(matcher.clone(), handler.json()))
 }
 
 /// Parses `request_header [<matcher>] [+|-]<field> [<value>|<find>] [<replace>]`.
-pub(super) fn request_header(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
+pub(super) fn request_header(d: &mut Dispenser<'_>) -> Result<Vec<DirectiveOutput>, Error> {
     let matcher = d.matcher()?;
     let field = d.require()?;
     if field.text.starts_with('?') {

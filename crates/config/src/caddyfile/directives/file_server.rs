@@ -7,7 +7,7 @@ use super::super::error::Error;
 use super::super::import::matches;
 use super::super::matcher::MatcherSet;
 use super::super::quantity::{integer, weak};
-use super::super::registry::Output;
+use super::super::registry::DirectiveOutput;
 use super::super::route::Route;
 use super::{Handler, texts};
 
@@ -247,7 +247,7 @@ fn hidden(file: &str, hide: &[Box<str>]) -> bool {
 
 /// Parses `try_files <files…> { policy <policy> }`. Adds one rewrite for each file with a query, and one for each run
 /// of files without; only the first that matches runs.
-pub(super) fn try_files(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
+pub(super) fn try_files(d: &mut Dispenser<'_>) -> Result<Vec<DirectiveOutput>, Error> {
     const POLICIES: [&str; 5] =
         ["first_exist", "first_exist_fallback", "largest_size", "smallest_size", "most_recently_modified"];
     d.require()?;
@@ -297,5 +297,5 @@ pub(super) fn try_files(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
         let group = d.group();
         routes.iter_mut().for_each(|route| route.group = Some(group.clone()));
     }
-    Ok(routes.into_iter().map(Output::Route).collect())
+    Ok(routes.into_iter().map(DirectiveOutput::Route).collect())
 }

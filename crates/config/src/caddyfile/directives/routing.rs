@@ -8,7 +8,7 @@ use super::super::dispenser::Dispenser;
 use super::super::error::Error;
 use super::super::matcher::MatcherSet;
 use super::super::quantity::integer;
-use super::super::registry::Output;
+use super::super::registry::DirectiveOutput;
 use super::super::route::{Route, subroute_handler};
 
 /// Parses `handle [<matcher>] { … }`.
@@ -24,7 +24,7 @@ pub(super) fn route(d: &mut Dispenser<'_>) -> Result<Value, Error> {
 }
 
 /// Parses `handle_errors [<status>|<class>…] { … }`. A class is written `4xx`.
-pub(super) fn handle_errors(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
+pub(super) fn handle_errors(d: &mut Dispenser<'_>) -> Result<Vec<DirectiveOutput>, Error> {
     let mut conditions = Vec::new();
     let mut codes = Vec::new();
     while let Some(status) = d.argument() {
@@ -45,7 +45,7 @@ pub(super) fn handle_errors(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error>
     let matcher =
         (!condition.is_empty()).then(|| MatcherSet::from_iter([("expression".to_owned(), Value::from(condition))]));
     let routes = d.routes()?;
-    Ok(vec![Output::ErrorRoutes(vec![Route::new(matcher, subroute_handler(&routes))])])
+    Ok(vec![DirectiveOutput::ErrorRoutes(vec![Route::new(matcher, subroute_handler(&routes))])])
 }
 
 /// Parses `invoke [<matcher>] <named route>`.
@@ -58,7 +58,7 @@ pub(super) fn invoke(d: &mut Dispenser<'_>) -> Result<Value, Error> {
 }
 
 /// Parses `bind <addresses…> { protocols h1|h2|h2c|h3… }`.
-pub(super) fn bind(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
+pub(super) fn bind(d: &mut Dispenser<'_>) -> Result<Vec<DirectiveOutput>, Error> {
     let words = d.rest();
     for word in words.iter().filter(|word| word.text.parse::<SocketAddr>().is_ok()) {
         let message = format!("the port of '{}' has no effect: that of the site's address counts", word.text);
@@ -66,7 +66,7 @@ pub(super) fn bind(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
     }
     let addresses = words.iter().map(|token| token.text.to_string()).collect();
     let protocols = protocols(d)?;
-    Ok(vec![Output::Bind { addresses, protocols }])
+    Ok(vec![DirectiveOutput::Bind { addresses, protocols }])
 }
 
 /// Parses the block of `bind` and of the global option `default_bind`.

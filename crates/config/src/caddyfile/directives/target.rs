@@ -6,7 +6,7 @@ use super::super::dispenser::Dispenser;
 use super::super::error::{Error, ErrorKind};
 use super::super::matcher;
 use super::super::quantity::integer;
-use super::super::registry::Output;
+use super::super::registry::DirectiveOutput;
 use super::super::route::{Route, subroute_handler};
 use super::super::token::Token;
 use super::Handler;
@@ -19,7 +19,7 @@ fn rewrite_handler(key: &str, text: &str) -> Value {
 
 /// Parses `rewrite [<matcher>] <to>`, or `rewrite <matcher> <to> escape_values`, which is not in Caddy. A lone argument is the target, even if
 /// it looks like a matcher.
-pub(super) fn rewrite(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
+pub(super) fn rewrite(d: &mut Dispenser<'_>) -> Result<Vec<DirectiveOutput>, Error> {
     let escapes_values = d.remaining().get(2).is_some_and(|last| &*last.text == "escape_values");
     let matcher = match d.remaining().len() - usize::from(escapes_values) {
         0 => return Err(d.rule("too few arguments; must have at least a rewrite URI")),
@@ -37,7 +37,7 @@ pub(super) fn rewrite(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
         handler["escape_values"] = true.into();
     }
     d.end()?;
-    Ok(vec![Output::Route(Route::new(matcher, handler))])
+    Ok(vec![DirectiveOutput::Route(Route::new(matcher, handler))])
 }
 
 /// Parses `method [<matcher>] <method>`.
@@ -151,7 +151,7 @@ fn query_operation(operations: &mut Map<String, Value>, key: &Token, rest: &[Tok
 }
 
 /// Parses `handle_path <path> { … }`: a `handle` that first strips the path's fixed prefix.
-pub(super) fn handle_path(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
+pub(super) fn handle_path(d: &mut Dispenser<'_>) -> Result<Vec<DirectiveOutput>, Error> {
     let path = d.require()?;
     if !path.text.starts_with('/') {
         return Err(d.word("path matcher must begin with '/', got {}"));
@@ -160,5 +160,5 @@ pub(super) fn handle_path(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
     let fixed = path.text.strip_suffix("/*").or(path.text.strip_suffix('*')).unwrap_or(&path.text);
     let mut routes = vec![Route::new(None, rewrite_handler("strip_path_prefix", fixed))];
     routes.extend(d.routes()?);
-    Ok(vec![Output::Route(Route::new(Some(matcher::path(&path.text)), subroute_handler(&routes)))])
+    Ok(vec![DirectiveOutput::Route(Route::new(Some(matcher::path(&path.text)), subroute_handler(&routes)))])
 }

@@ -6,7 +6,7 @@ use super::super::dispenser::Dispenser;
 use super::super::error::{Error, ErrorKind};
 use super::super::members::Members;
 use super::super::options::renewal_window_ratio;
-use super::super::registry::Output;
+use super::super::registry::DirectiveOutput;
 use super::super::tls::{Issuer, Tls, client_auth, dns_option, dns_provider, eab};
 use super::texts;
 
@@ -66,7 +66,7 @@ struct Shortcuts {
 }
 
 /// Parses `tls [<email>|internal|force_automate|<certificate> <key>] { … }`.
-pub(super) fn tls(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
+pub(super) fn tls(d: &mut Dispenser<'_>) -> Result<Vec<DirectiveOutput>, Error> {
     let mut tls = Tls::default();
     let mut shortcuts = Shortcuts::default();
     let first = d.rest();
@@ -101,7 +101,7 @@ pub(super) fn tls(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
         subdirective(&mut tls, &mut shortcuts, &mut line)?;
     }
     shortcuts.apply(&mut tls, d)?;
-    Ok(vec![Output::Tls(Box::new(tls))])
+    Ok(vec![DirectiveOutput::Tls(Box::new(tls))])
 }
 
 fn subdirective(tls: &mut Tls, shortcuts: &mut Shortcuts, line: &mut Dispenser<'_>) -> Result<(), Error> {
@@ -243,7 +243,7 @@ impl Shortcuts {
                  global option)",
                 self.dns.join(", ")
             );
-            return Err(d.error(ErrorKind::Custom(sentence.into())).noticed(d.closes()));
+            return Err(d.error(ErrorKind::Custom(sentence.into())).with_caddy_position(d.closes()));
         }
         if !tls.issuers.is_empty() && (self.internal || self.acme.is_some()) {
             let rule = "cannot mix issuer subdirective (explicit issuers) with other issuer-specific subdirectives \

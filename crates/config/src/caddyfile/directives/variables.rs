@@ -6,13 +6,13 @@ use super::super::dispenser::Dispenser;
 use super::super::error::{Error, ErrorKind};
 use super::super::placeholder::shorthand_of;
 use super::super::quantity::scalar;
-use super::super::registry::Output;
+use super::super::registry::DirectiveOutput;
 use super::super::route::Route;
 use super::super::token::Token;
 use super::{Handler, texts};
 
 /// Parses `root [<matcher>] <path>`. A lone argument is the path, even if it looks like a matcher.
-pub(super) fn root(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
+pub(super) fn root(d: &mut Dispenser<'_>) -> Result<Vec<DirectiveOutput>, Error> {
     let matcher = match d.remaining().len() {
         0 => return Err(d.rule("too few arguments; must have at least a root path")),
         1 => None,
@@ -24,7 +24,7 @@ pub(super) fn root(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
     };
     let path = d.require()?;
     d.end()?;
-    Ok(vec![Output::Route(Route::new(matcher, json!({ "handler": "vars", "root": &*path.text })))])
+    Ok(vec![DirectiveOutput::Route(Route::new(matcher, json!({ "handler": "vars", "root": &*path.text })))])
 }
 
 /// Parses `fs [<matcher>] <file system>`.

@@ -17,7 +17,7 @@ pub(super) fn ip_source(d: &mut Dispenser<'_>) -> Result<Value, Error> {
             let rule = "getting module named 'http.ip_sources.{}': module not registered";
             let error = d.unknown_module(rule, &["cloudflare", "combine", "static"]);
             let is_range = name == "private_ranges" || name.starts_with(|c: char| c.is_ascii_digit());
-            Err(if is_range { error.noted(|| format!("networks follow static: static {name}")) } else { error })
+            Err(if is_range { error.with_note(|| format!("networks follow static: static {name}")) } else { error })
         }
     }
 }

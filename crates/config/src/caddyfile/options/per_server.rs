@@ -191,7 +191,7 @@ impl ServerOptions {
             "packet_conn_wrappers" => listeners::packet_wrappers(d)?,
             "protocol" => {
                 let note = || "the block `protocol` was removed in Caddy 2.6, and needs no replacement".to_owned();
-                return Err(d.unknown("unrecognized servers option '{}'", &[]).noted(note));
+                return Err(d.unknown("unrecognized servers option '{}'", &[]).with_note(note));
             }
             _ => return Err(d.unknown("unrecognized servers option '{}'", OPTIONS)),
         }

@@ -10,7 +10,7 @@ use super::super::dispenser::{Dispenser, unexpected_block};
 use super::super::error::{Error, ErrorKind};
 use super::super::matcher::MatcherSet;
 use super::super::members::Members;
-use super::super::registry::Output;
+use super::super::registry::DirectiveOutput;
 use super::super::route::{Route, subroute_handler};
 use super::super::segment::Segment;
 use super::{Proxy, transport};
@@ -75,7 +75,7 @@ fn without(
 }
 
 /// Parses `forward_auth [<matcher>] [<upstreams…>] { uri <to>; copy_headers <fields…> { <fields…> }; … }`.
-pub(crate) fn forward_auth(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
+pub(crate) fn forward_auth(d: &mut Dispenser<'_>) -> Result<Vec<DirectiveOutput>, Error> {
     let matcher = d.matcher()?;
     let mut uri = String::new();
     let mut copied = BTreeMap::new();
@@ -121,7 +121,7 @@ pub(crate) fn forward_auth(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> 
     // A 2xx response lets the request continue, with the copied fields. Any other response is sent to the client.
     handler.answers.add(json!({ "match": { "status_code": [2] }, "routes": copy_routes(&copied) }));
     let handler = handler.read(&mut d.over(&proxy))?;
-    Ok(vec![Output::Route(Route::new(matcher, handler))])
+    Ok(vec![DirectiveOutput::Route(Route::new(matcher, handler))])
 }
 
 /// Deletes each field from the client's request first, so that the client cannot forge it, and sets it if the response
@@ -140,7 +140,7 @@ fn copy_routes(copied: &BTreeMap<String, String>) -> Vec<Value> {
 }
 
 /// Parses `php_fastcgi [<matcher>] [<upstreams…>] { root …; split …; index …; try_files …; … }`.
-pub(crate) fn php_fastcgi(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
+pub(crate) fn php_fastcgi(d: &mut Dispenser<'_>) -> Result<Vec<DirectiveOutput>, Error> {
     let matcher = d.matcher()?;
     let mut transport = Map::new();
     let mut index = "index.php".to_owned();
@@ -180,8 +180,8 @@ pub(crate) fn php_fastcgi(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
     let files: Vec<Value> = files.map(|extension| format!("*{extension}").into()).collect();
     routes.push(Route::new(Some(MatcherSet::from_iter([("path".to_owned(), files.into())])), handler));
     Ok(vec![match matcher {
-        Some(matcher) => Output::Route(Route::new(Some(matcher), subroute_handler(&routes))),
-        None => Output::Routes(routes),
+        Some(matcher) => DirectiveOutput::Route(Route::new(Some(matcher), subroute_handler(&routes))),
+        None => DirectiveOutput::Routes(routes),
     }])
 }
 

@@ -80,10 +80,10 @@ impl<'a> ConnectionPolicies<'a> {
         !self.every_name
     }
 
-    /// Shields names from a wildcard policy that requests client certificates, if the names' own sites have no TLS
-    /// settings. They get a copy of that policy in front of it, without client authentication.
-    pub(crate) fn shield(&mut self) {
-        let mut shielded: Vec<Vec<String>> = vec![Vec::new(); self.policies.len()];
+    /// Exempts names from the client authentication of a wildcard policy, if the names' own sites have no TLS settings. They get a copy
+    /// of that policy in front of it, without client authentication.
+    pub(crate) fn exempt_from_client_authentication(&mut self) {
+        let mut exempted: Vec<Vec<String>> = vec![Vec::new(); self.policies.len()];
         for host in self.unsettled.iter().flatten() {
             let meant = |(policy, _): &(ConnectionPolicy, &Position)| {
                 let names = policy.names.as_deref().unwrap_or_default();
@@ -92,16 +92,16 @@ impl<'a> ConnectionPolicies<'a> {
             };
             // Handshakes use the first matching policy only.
             if let Some(index) = self.policies.iter().position(meant) {
-                shielded[index].push(host.clone());
+                exempted[index].push(host.clone());
             }
         }
-        for (index, mut hosts) in shielded.into_iter().enumerate().rev().filter(|(_, hosts)| !hosts.is_empty()) {
+        for (index, mut hosts) in exempted.into_iter().enumerate().rev().filter(|(_, hosts)| !hosts.is_empty()) {
             hosts.sort();
             hosts.dedup();
-            let (mut shield, at) = self.policies[index].clone();
-            shield.settings.shift_remove("client_authentication");
-            shield.names = Some(hosts);
-            self.policies.insert(index, (shield, at));
+            let (mut exemption, at) = self.policies[index].clone();
+            exemption.settings.shift_remove("client_authentication");
+            exemption.names = Some(hosts);
+            self.policies.insert(index, (exemption, at));
         }
     }
 

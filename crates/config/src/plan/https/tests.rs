@@ -1090,7 +1090,7 @@ fn wildcards() {
         ("a.b", "a.*", false),
         ("a", "*", true),
     ] {
-        assert_eq!(matches_wildcard(name, pattern), want, "{name} {pattern}");
+        assert_eq!(matches_wildcard(pattern, name), want, "{name} {pattern}");
     }
 }
 

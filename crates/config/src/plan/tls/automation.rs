@@ -277,7 +277,7 @@ impl Automation {
     pub(in super::super) fn policy(&self, name: &str) -> Option<&AutomationPolicy> {
         let exact = self.exact.get(name).copied();
         let pattern =
-            self.patterns.iter().find(|(pattern, _)| matches_wildcard(name, pattern)).map(|(_, index)| *index);
+            self.patterns.iter().find(|(pattern, _)| matches_wildcard(pattern, name)).map(|(_, index)| *index);
         let first = [exact, pattern, self.base].into_iter().flatten().min()?;
         self.policies.get(first)
     }
@@ -389,8 +389,9 @@ impl Automation {
     }
 }
 
-/// Whether the name equals `pattern`, or does after `*` replaces one or more of its first labels.
-pub(in super::super) fn matches_wildcard(name: &str, pattern: &str) -> bool {
+/// Whether the name equals `pattern`, or does after `*` replaces one or more of its first labels. Unlike
+/// [`names::covers`](crate::names::covers), it compares labels exactly and accepts no port.
+pub(in super::super) fn matches_wildcard(pattern: &str, name: &str) -> bool {
     if name == pattern {
         return true;
     }
