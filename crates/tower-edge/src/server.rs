@@ -79,7 +79,7 @@ enum CertificateSource {
 #[non_exhaustive]
 pub enum ServeError {
     /// No address to listen on was given.
-    Nowhere,
+    NoAddress,
     /// An address is invalid, or its host name has none.
     Address {
         /// The invalid text.
@@ -111,7 +111,7 @@ pub enum ServeError {
 impl fmt::Display for ServeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nowhere => f.write_str("no address to listen on was given"),
+            Self::NoAddress => f.write_str("no address to listen on was given"),
             Self::Address { found } => {
                 write!(f, "found '{found}' to listen on, expected HOST:PORT or :PORT with a host that has an address")
             }
@@ -242,7 +242,7 @@ impl Builder {
             sockets.extend(addresses(found)?.into_iter().map(ListeningSocket::from));
         }
         if sockets.is_empty() {
-            return Err(ServeError::Nowhere);
+            return Err(ServeError::NoAddress);
         }
         let client = self.client_certificates.map(|(authorities, mode)| clients(&authorities, mode)).transpose()?;
         let tls = match (&self.tls, client) {
