@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 use std::thread;
 
+use causeway_message::NameRef;
 use causeway_pipeline::{BodyStream, Context, Handler, Registry, Step};
 use causeway_testkit::{Kit, Pending, Request as Ask};
 use http::{Request, Response};
