@@ -156,8 +156,12 @@ impl Endpoints {
 impl fmt::Display for Endpoints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // Without the mapping of IPv4 to IPv6, which a socket for both families reports.
-            Self::Ip { peer, .. } => SocketAddr::new(peer.ip().to_canonical(), peer.port()).fmt(f),
+            Self::Ip { peer, .. } => match peer.ip().to_canonical() {
+                // Without the mapping of IPv4 to IPv6, which a socket for both families reports.
+                IpAddr::V4(ip) => SocketAddr::new(ip.into(), peer.port()).fmt(f),
+                // With its zone.
+                IpAddr::V6(_) => peer.fmt(f),
+            },
             Self::Unix(_) => f.write_str(UNIX_PEER),
         }
     }
@@ -510,8 +514,9 @@ mod tests {
     use super::*;
 
     // RFC 4291 §2.5.5.2: a socket for both families reports IPv4 peers as IPv6 addresses. Operators search logs for the IPv4 address.
+    // RFC 4007 §11: a link-local address is unique only with its zone.
     #[test]
-    fn logs_show_mapped_peers_as_ipv4() {
+    fn logs_show_peers() {
         let shown = |peer: &str| {
             let (peer, local) = (peer.parse().unwrap(), "[::1]:443".parse().unwrap());
             Endpoints::Ip { peer, local }.to_string()
@@ -519,5 +524,6 @@ mod tests {
         assert_eq!(shown("[::ffff:192.0.2.7]:80"), "192.0.2.7:80");
         assert_eq!(shown("[2001:db8::7]:80"), "[2001:db8::7]:80");
         assert_eq!(shown("192.0.2.7:80"), "192.0.2.7:80");
+        assert_eq!(shown("[fe80::7%2]:80"), "[fe80::7%2]:80");
     }
 }
