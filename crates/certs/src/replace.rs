@@ -24,7 +24,7 @@ pub enum Durability {
 /// long.
 const LEFT_AFTER: Duration = Duration::from_secs(3600);
 /// How often a replacement creates its folder, if another process removes it meanwhile.
-const FOLDER_TRIES: usize = 16;
+const FOLDER_TRIES: usize = 256;
 /// Suffix of the temporary files.
 const SUFFIX: &str = ".new";
 

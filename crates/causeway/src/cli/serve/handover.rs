@@ -404,7 +404,7 @@ fn send_descriptors(line: &UnixStream, bytes: &[u8], descriptors: &[&OwnedFd]) -
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     control.push(SendAncillaryMessage::ScmRights(&borrowed));
-    sendmsg(line, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?;
+    retry_on_intr(|| sendmsg(line, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL))?;
     Ok(())
 }
 
@@ -413,7 +413,8 @@ fn receive_byte(line: &UnixStream, out: &mut Vec<OwnedFd>) -> io::Result<Option<
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
-    let received = recvmsg(line, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let received =
+        retry_on_intr(|| recvmsg(line, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC))?;
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(descriptors) = message {
             out.extend(descriptors);
