@@ -73,3 +73,8 @@ pub(super) fn verify_time(certificate: &X509Certificate<'_>, now: UnixTime) -> R
 pub(super) fn parse<'d>(certificate: &'d CertificateDer<'_>) -> Result<X509Certificate<'d>, Error> {
     X509Certificate::from_der(certificate).map(|(_, certificate)| certificate).map_err(|_| BAD)
 }
+
+/// Returns whether the bytes are one certificate of any version, and nothing after it.
+pub(super) fn is_certificate(der: &[u8]) -> bool {
+    X509Certificate::from_der(der).is_ok_and(|(rest, _)| rest.is_empty())
+}

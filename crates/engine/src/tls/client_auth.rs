@@ -46,8 +46,9 @@ pub(super) fn verifier(
     }
     for (number, leaf) in spec.leaves.iter().enumerate() {
         // No client could present it.
-        let parsed = certificate_checks::parse(&CertificateDer::from(&leaf[..])).map(drop);
-        parsed.map_err(|_| format!("leaf {number} is not a certificate in DER"))?;
+        if !certificate_checks::is_certificate(leaf) {
+            return Err(format!("leaf {number} is not a certificate in DER"));
+        }
     }
     Ok(Arc::new(ClientChainVerifier {
         verifies,
@@ -310,7 +311,10 @@ mod tests {
             verifier(&spec, &Arc::new(default_provider())).map(drop)
         };
         assert_eq!(check(signed(&authority("ca", |_| {}))), Ok(()));
-        assert_eq!(check(vec![0x30, 0x82, 0x01]), Err("leaf 1 is not a certificate in DER".to_owned()));
+        let refusal = Err("leaf 1 is not a certificate in DER".to_owned());
+        assert_eq!(check(vec![0x30, 0x82, 0x01]), refusal);
+        // RFC 5280 §4.1: a certificate is one SEQUENCE. The bytes after it would be compared too.
+        assert_eq!(check([signed(&authority("ca", |_| {})), vec![0]].concat()), refusal);
     }
 
     // A certificate that a client merely sends proves nothing: anyone can have it.
