@@ -339,10 +339,13 @@ impl CompiledPolicy {
     }
 }
 
-/// Returns whether a pattern covers a server name: the exact name, or stars in place of the leading labels, one star for each.
+/// Returns whether a pattern covers a server name: the exact name, the same address, or stars in place of the leading labels, one star for each.
 fn is_covered(server_name: &str, pattern: &str) -> bool {
     if !pattern.contains('*') {
-        return server_name.eq_ignore_ascii_case(pattern);
+        // RFC 4291 §2.2: IPv6 has several texts for one address.
+        let address = |text: &str| text.parse::<IpAddr>().ok();
+        return server_name.eq_ignore_ascii_case(pattern)
+            || address(pattern).is_some_and(|pattern| address(server_name) == Some(pattern));
     }
     // RFC 6125 §6.4.3: a star stands for one whole label, and only for the leftmost ones.
     let (mut names, mut patterns) = (server_name.split('.'), pattern.split('.'));

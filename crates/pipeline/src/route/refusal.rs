@@ -1,5 +1,7 @@
 //! Requests that are rejected before any route.
 
+use std::net::IpAddr;
+
 use causeway_message::{StatusCode, Version};
 
 use crate::context::Context;
@@ -30,7 +32,13 @@ pub(super) fn refusal(cx: &Context) -> Option<Fault> {
     let tls = cx.arrival().tls.as_deref()?;
     let is_strict = cx.generation().plan().server(cx.arrival().server)?.strict_sni_host;
     let server_name = tls.server_name.as_deref().unwrap_or_default();
-    (is_strict && !cx.host().eq_ignore_ascii_case(server_name)).then(|| misdirected(server_name, cx.host()))
+    (is_strict && !is_same_host(cx.host(), server_name)).then(|| misdirected(server_name, cx.host()))
+}
+
+/// Compares hosts. IPv6 has several texts for one address (RFC 4291 §2.2).
+fn is_same_host(host: &str, server_name: &str) -> bool {
+    let address = |text: &str| text.parse::<IpAddr>().ok();
+    host.eq_ignore_ascii_case(server_name) || address(host).is_some_and(|host| address(server_name) == Some(host))
 }
 
 /// RFC 9110 §15.5.20: the client may retry on a new connection.

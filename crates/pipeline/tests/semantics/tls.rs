@@ -249,6 +249,10 @@ fn strict_host_matching() {
         (None, "a.test", false),
         (None, "192.0.2.80", false),
         (None, "[::1]:443", false),
+        // RFC 4291 §2.2: the same address in several texts. The server name is in the canonical one (RFC 5952).
+        (Some("2001:db8::7"), "[2001:db8:0::7]", true),
+        (Some("2001:db8::7"), "[2001:DB8::7]:8443", true),
+        (Some("2001:db8::7"), "[2001:db8::8]", false),
     ] {
         let request =
             if host.is_empty() { over(name, "x").without("host").version(Version::Http10) } else { over(name, host) };

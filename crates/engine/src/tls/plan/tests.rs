@@ -16,6 +16,10 @@ fn patterns_cover_names() {
         ("test", "*", true),
         ("", "*", false),
         ("", "a.test", false),
+        // RFC 4291 §2.2: the same address in several texts.
+        ("2001:db8::7", "2001:DB8:0::7", true),
+        ("2001:db8::7", "2001:db8::8", false),
+        ("192.0.2.7", "192.0.2.7", true),
     ] {
         assert_eq!(is_covered(name, pattern), want, "{name} {pattern}");
     }
