@@ -32,6 +32,7 @@ pub(super) const NAMED_MAX: usize = 100;
 const PREPARED_BYTES_KEPT: usize = 16 * 1024;
 
 const TRAILERS: FieldValue<'static> = FieldValue::from_static("trailers");
+const UPGRADE: FieldValue<'static> = FieldValue::from_static("Upgrade");
 
 /// Fills the head of the upstream request.
 pub(super) fn fill(
@@ -147,7 +148,7 @@ fn strip(cx: &mut Context, request: &mut Head, plan: &ReverseProxyPlan, switch: 
     cx.with_scratch(|_, text| {
         // As in Caddy, an application over FastCGI cannot switch, but may read the request for it.
         let is_shown = matches!(plan.wire_form, WireForm::FastCgi(_))
-            && fields.contains(names::UPGRADE)
+            && fields.get(names::UPGRADE).is_some_and(|protocol| !protocol.is_empty())
             && fields.has_token(names::CONNECTION, "upgrade");
         let keeps = switch != Switch::None || is_shown;
         if keeps {
@@ -173,6 +174,10 @@ fn strip(cx: &mut Context, request: &mut Head, plan: &ReverseProxyPlan, switch: 
             with_field_value(text, |protocol| fields.insert(names::UPGRADE, protocol));
         } else {
             fields.remove(names::UPGRADE);
+        }
+        if is_shown {
+            // Before `header_up`, which may change it. For HTTP, the encoder writes the field.
+            fields.insert(names::CONNECTION, UPGRADE);
         }
         Ok(())
     })

@@ -1,6 +1,6 @@
 //! The request's fields as variables: `HTTP_` and the name in capitals, with `_` for `-` (RFC 3875 §4.1.18).
 
-use causeway_fastcgi::{put_lengths, put_parameter};
+use causeway_fastcgi::put_lengths;
 use causeway_message::{FieldMap, KnownName, NameRef, names};
 
 const PREFIX: &str = "HTTP_";
@@ -49,10 +49,6 @@ pub(super) fn put_fields(fields: &FieldMap, own: &OwnFields, out: &mut Vec<u8>) 
         if is_single || !fields.iter().take(at).any(|(earlier, _)| is_same(earlier, name)) {
             put_field(name, fields, out);
         }
-    }
-    // Upgrade is left only if Connection has named it.
-    if fields.contains(names::UPGRADE) && !own.has(names::CONNECTION.as_str().as_bytes()) {
-        put_parameter(b"HTTP_CONNECTION", b"Upgrade", out);
     }
 }
 

@@ -269,11 +269,35 @@ fn the_requested_protocol() {
         Request::get("/").field("Upgrade", "websocket"),
         Request::get("/").field("Connection", "upgrade"),
         Request::get("/").field("Connection", "close").field("Upgrade", "websocket"),
+        // Caddy, upgradeType: an empty protocol is none.
+        Request::get("/").upgrade(""),
     ] {
         check(&mut kit, &request, &[(connection, "-"), (upgrade, "-")]);
     }
     let mut kit = php(json!({ "env": { "HTTP_CONNECTION": "own" } }));
     check(&mut kit, &Request::get("/").upgrade("websocket"), &[(connection, "own"), (upgrade, "websocket")]);
+}
+
+// Caddy, ServeHTTP: `header_up` is applied after the fields of a request for another protocol are restored.
+#[test]
+fn operations_on_the_requested_protocol() {
+    let plain = Request::get("/");
+    let switch = Request::get("/").upgrade("websocket");
+    let both = json!({ "set": { "Connection": ["upgrade"], "Upgrade": ["h"] } });
+    for (operations, request, connection, upgrade) in [
+        (&both, &plain, "upgrade", "h"),
+        (&both, &switch, "upgrade", "h"),
+        (&json!({ "set": { "Upgrade": ["own"] } }), &plain, "-", "own"),
+        (&json!({ "set": { "Upgrade": ["own"] } }), &switch, "Upgrade", "own"),
+        (&json!({ "set": { "Connection": ["own"] } }), &switch, "own", "websocket"),
+        (&json!({ "add": { "Connection": ["own"] } }), &switch, "Upgrade, own", "websocket"),
+        (&json!({ "delete": ["Connection"] }), &switch, "-", "websocket"),
+        (&json!({ "delete": ["Upgrade"] }), &switch, "Upgrade", "-"),
+    ] {
+        let headers = json!({ "request": operations });
+        let mut kit = super::kit(json!({ "transport": { "protocol": "fastcgi", "root": "/srv" }, "headers": headers }));
+        check(&mut kit, request, &[("HTTP_CONNECTION", connection), ("HTTP_UPGRADE", upgrade)]);
+    }
 }
 
 // Caddy, buildEnv: `env` is applied last, so it replaces the request's variables, except for those that delimit its
