@@ -218,7 +218,13 @@ impl<'a> RequestSink<'a> {
     fn take_host(&mut self, field: &Field<'_>) -> Result<(), HeadError> {
         let fields = self.head.fields_mut();
         match fields.get(names::HOST) {
-            Some(first) if self.seen & seen::AUTHORITY != 0 && first.eq_ignore_ascii_case(field.value) => Ok(()),
+            Some(first) if self.seen & seen::AUTHORITY != 0 && first.eq_ignore_ascii_case(field.value) => {
+                // RFC 7541 §6.2.3: the stored field stands for both.
+                if field.never_indexed {
+                    fields.mark_sensitive(names::HOST);
+                }
+                Ok(())
+            }
             None if is_host_port(field.value) => {
                 push(fields, names::HOST, field);
                 Ok(())

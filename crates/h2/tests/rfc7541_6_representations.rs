@@ -259,3 +259,31 @@ fn rfc7541_6_2_3_forwarded_fields_keep_their_representation() {
         assert_eq!(blocks(&mut down, &mut down_decoder), [INTERIM, RESPONSE, TRAILERS].map(pairs));
     }
 }
+
+// §6.2.3: Host and `:authority` are forwarded as one, so one that is never indexed makes both so.
+#[test]
+fn rfc7541_6_2_3_host_beside_an_authority() {
+    for (authority, host, is_sensitive) in [
+        (":authority", "host", false),
+        ("!:authority", "host", true),
+        (":authority", "!host", true),
+        ("!:authority", "!host", true),
+    ] {
+        let fields = [
+            (":method", "GET"),
+            (":scheme", "https"),
+            (authority, "a.test"),
+            (":path", "/"),
+            ("accept", "*/*"),
+            (host, "A.test"),
+        ];
+        let bytes = [PREFACE, &settings(&[]), &frame(0x1, END_HEADERS | END_STREAM, 1, &literals(&fields))].concat();
+        let mut server = Server::new(Rc::new(Settings::default()));
+        let (mut rest, mut request, mut out) = (&*bytes, Head::new(), WriteList::new());
+        while !rest.is_empty() {
+            rest = &rest[server.handle_bytes(Instant::now(), rest, &mut request, &mut out).consumed..];
+        }
+        let lines: Vec<_> = request.fields().lines().map(|line| (line.value, line.is_sensitive)).collect();
+        assert_eq!(lines, [(&b"a.test"[..], is_sensitive), (b"*/*", false)], "{authority}, {host}");
+    }
+}

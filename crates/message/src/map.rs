@@ -597,6 +597,14 @@ impl FieldMap {
         }
     }
 
+    /// Marks the first field of this name as sensitive, if there is one. O(1).
+    #[cold]
+    pub fn mark_sensitive(&mut self, name: KnownName) {
+        if let Some(at) = self.position_of_known(name) {
+            self.entries[at].spare.set_sensitive();
+        }
+    }
+
     /// Appends `between` and `value` to the last field's value if that field has this name; else appends a field. An empty value adds
     /// nothing to another one. The caller has checked the value's bytes.
     ///

@@ -240,6 +240,10 @@ fn a_sensitive_field_remains_sensitive() {
     map.clear();
     map.append(names::HOST, value("public"));
     assert!(sensitive(&map).is_empty());
+    map.append(names::ACCEPT, value("d"));
+    map.mark_sensitive(names::HOST);
+    map.mark_sensitive(names::COOKIE);
+    assert_eq!(sensitive(&map), [b"public"]);
 }
 
 #[test]
