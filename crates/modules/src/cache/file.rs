@@ -1,20 +1,20 @@
 //! The file of a stored response.
 //!
 //! ```text
-//! "CWCACHE1" │ xxh64 of the rest │ head length │ head: status, times, key, fields, Vary │ content
+//! "CWCACHE2" │ xxh64 of the rest │ head length │ head: status, times, key, fields, Vary │ content
 //! ```
 //! Numbers are little-endian. A file that is damaged, or of another version, is no response.
 
 use std::hash::Hasher as _;
 use std::time::{Duration, Instant, SystemTime};
 
-use causeway_message::{Chunk, FieldMap, FieldName, FieldValue, NameRef, StatusCode};
+use causeway_message::{Chunk, FieldLine, FieldMap, FieldName, FieldValue, NameRef, StatusCode};
 
 use super::directives::ResponseDirectives;
 use super::stored::{Freshness, StoredFields, StoredResponse};
 use super::vary::Vary;
 
-const MAGIC: &[u8; 8] = b"CWCACHE1";
+const MAGIC: &[u8; 8] = b"CWCACHE2";
 /// Bytes before the head: magic, checksum, length of the head.
 const START: usize = 8 + 8 + 4;
 
@@ -31,9 +31,10 @@ pub(super) fn write(key: &[u8], stored: &StoredResponse, now: Instant, wall: Sys
     bytes(&mut out, key);
     for map in [&stored.fields.base, &stored.fields.whole] {
         number(&mut out, map.len() as u64);
-        for (name, value) in map.iter() {
-            bytes(&mut out, name.as_str().as_bytes());
-            bytes(&mut out, value);
+        for line in map.lines() {
+            bytes(&mut out, line.name.as_str().as_bytes());
+            bytes(&mut out, line.value);
+            out.push(u8::from(line.is_sensitive));
         }
     }
     let (names, values) = stored.vary.parts();
@@ -135,12 +136,13 @@ impl<'f> Parts<'f> {
         let mut fields = FieldMap::new();
         for _ in 0..self.number()? {
             let name = NameRef::parse(self.bytes()?)?;
-            let value = FieldValue::parse(self.bytes()?)?;
+            let value = FieldValue::parse(self.bytes()?)?.as_bytes();
+            let is_sensitive = self.take(1)? != [0];
             // A map's own bound.
             if fields.len() == usize::from(u16::MAX) {
                 return None;
             }
-            fields.append(name, value);
+            fields.push_line(FieldLine { name, value, is_sensitive });
         }
         Some(fields)
     }
@@ -158,6 +160,7 @@ mod tests {
         response.append(names::CACHE_CONTROL, FieldValue::from_static("max-age=60, must-revalidate"));
         response.append(names::VARY, FieldValue::from_static("Accept, X-A"));
         response.append(NameRef::Other("X-A"), FieldValue::from_static("1"));
+        response.mark_last_sensitive();
         let mut request = FieldMap::new();
         request.append(NameRef::Other("X-A"), FieldValue::from_static("2"));
         let vary = Vary::of(&response, &request);
@@ -189,7 +192,11 @@ mod tests {
         assert_eq!(read.key, b"key");
         let back = read.stored;
         assert_eq!((back.status, back.body.as_slice()), (stored.status, &b"content"[..]));
-        assert_eq!((&back.fields.base, &back.fields.whole), (&stored.fields.base, &stored.fields.whole));
+        for (back, stored) in [(&back.fields.base, &stored.fields.base), (&back.fields.whole, &stored.fields.whole)] {
+            assert_eq!(back.lines().collect::<Vec<_>>(), stored.lines().collect::<Vec<_>>());
+        }
+        // RFC 7541 §6.2.3: a field that must not be indexed remains so.
+        assert_eq!(back.fields.whole.lines().filter(|line| line.is_sensitive).count(), 1);
         assert_eq!((back.directives, back.modified), (stored.directives, stored.modified));
         assert_eq!(back.vary.parts(), stored.vary.parts());
         assert_eq!(back.freshness.age(now), Duration::from_secs(16), "5 s before, 1 s in memory, 10 s on disk");
@@ -213,6 +220,15 @@ mod tests {
             assert!(read(damaged, now, wall).is_none(), "byte {at}");
         }
         assert!(read([whole, vec![0]].concat(), now, wall).is_none(), "one byte more");
+    }
+
+    // The magic is no part of the checksum, so a file of the version before is whole, but has another format.
+    #[test]
+    fn files_of_another_version() {
+        let (stored, now, wall) = example();
+        let mut other = file(&stored, now, wall);
+        other[..8].copy_from_slice(b"CWCACHE1");
+        assert!(read(other, now, wall).is_none());
     }
 
     // With a checksum that is right, so that only the structure counts: no bytes make it panic.
