@@ -119,6 +119,12 @@ impl Node {
             }
             Self::TimePart(part, zone, time) => part.of(time.evaluate(cx, memory)?, zone)?,
             Self::Matcher(matcher) => Value::Bool(matcher.matches(cx).map_err(Halt::Stop)?),
+            Self::Repeated(node) => {
+                // It may read a whole head, also if it finds nothing: a query that lacks a name.
+                let request = cx.head().bytes().max(cx.original().bytes());
+                memory.charge_search(request + cx.response().fields().bytes())?;
+                node.evaluate(cx, memory)?
+            }
             Self::Comprehension(comprehension) => comprehension.evaluate(cx, memory)?,
         })
     }

@@ -47,6 +47,8 @@ pub(super) enum Node {
     /// A part of a timestamp in a time zone, or of a duration.
     TimePart(TimePart, TimeZone, Box<Self>),
     Matcher(Box<dyn Matcher>),
+    /// A placeholder or a matcher in the body of a macro, which evaluates it for each item.
+    Repeated(Box<Self>),
     Comprehension(Comprehension),
 }
 
@@ -204,8 +206,13 @@ impl Compilation<'_, '_> {
                 let text = text.to_owned();
                 self.text(&text)
             }
-            None => Node::Placeholder(template),
+            None => self.repeated(Node::Placeholder(template)),
         }
+    }
+
+    /// Marks a placeholder or a matcher if it is in the body of a macro.
+    fn repeated(&self, node: Node) -> Node {
+        if self.locals.is_empty() { node } else { Node::Repeated(Box::new(node)) }
     }
 
     fn nodes(&mut self, trees: &[Tree]) -> Result<(Box<[Node]>, Vec<Type>), CompileError> {
@@ -293,7 +300,7 @@ impl Compilation<'_, '_> {
                 let json = call::json(name, arguments, self.named, at)?;
                 let mut set = self.build.matcher_set(&Map::from_iter([(name.to_owned(), json)]))?;
                 let matcher = set.pop().expect("one matcher was compiled");
-                Ok((Node::Matcher(matcher), Type::Bool))
+                Ok((self.repeated(Node::Matcher(matcher)), Type::Bool))
             }
             // As in CEL: `map(x, condition, value)` is a filter and a map.
             (Some(list), [variable, condition, value]) if name == "map" => {

@@ -17,6 +17,8 @@ const VALUES_MAX: usize = 1024 * 1024;
 const WORK_MAX: usize = 128 * 1024 * 1024;
 /// The work to visit a list item in a macro, with a small body.
 const VISIT_WORK: usize = 1024;
+/// The work to search one byte of a message's head, in which names may be decoded and compared.
+const SEARCH_WORK: usize = 8;
 /// The work to compare, copy or make a list item, besides its string.
 const ITEM_WORK: usize = 16;
 
@@ -108,6 +110,11 @@ impl Memory {
     /// Counts a list item that a macro visits. Fails above the limit.
     pub(super) fn charge_visit(&mut self) -> Result<(), Halt> {
         self.charge(VISIT_WORK)
+    }
+
+    /// Counts a placeholder or a matcher that searches so many bytes. Fails above the limit.
+    pub(super) fn charge_search(&mut self, bytes: usize) -> Result<(), Halt> {
+        self.charge(VISIT_WORK + bytes * SEARCH_WORK)
     }
 
     /// Counts the work to read the values to their ends. Fails above the limit.
