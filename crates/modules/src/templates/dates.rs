@@ -28,7 +28,7 @@ const RFC3339: &str = "2006-01-02T15:04:05.999999999Z07:00";
 const PRINTED: &str = "2006-01-02 15:04:05.999999999 -0700 MST";
 
 /// The message about a time that the server does not have.
-const BEYOND: &str = "the time is after 9999-12-30T22:00:00Z";
+const BEYOND: &str = "the time is out of range: the last one is 9999-12-30T22:00:00Z";
 
 /// The current time, and the zone of times that have none.
 #[derive(Clone)]
