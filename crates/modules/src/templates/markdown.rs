@@ -1,5 +1,6 @@
 //! `markdown`: GitHub's Markdown to HTML, with footnotes and the ids of headings, as Caddy's goldmark writes it.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::{self, Write};
 use std::sync::{Mutex, PoisonError};
@@ -12,8 +13,9 @@ use comrak::{Arena, Options, format_html_with_plugins, parse_document};
 
 /// Renders Markdown. HTML in it is kept, as in Caddy.
 pub(super) fn render(text: &str, call: &mut Call<'_>) -> Result<Value, FunctionError> {
-    // The parser's tree and the output.
-    call.charge_memory(text.len().saturating_mul(16))?;
+    // The output, and the parser's tree. Measured: a mark or a line's end takes up to 512 bytes of it, other text few.
+    let marks = text.bytes().filter(|byte| byte.is_ascii_punctuation() || matches!(byte, b'\n' | b'\r')).count();
+    call.charge_memory(text.len().saturating_mul(16).saturating_add(marks.saturating_mul(512)))?;
     Ok(html(text).map_err(|_| "the document cannot be written as HTML")?.into())
 }
 
@@ -50,12 +52,13 @@ impl HeadingAdapter for Headings {
 
 /// Returns the ids of all headings in their order.
 fn ids<'a>(root: &'a AstNode<'a>, text: &str) -> Vec<String> {
-    let lines: Vec<&str> = lines(text).collect();
+    // Collected at the first heading: a document may have as many lines as bytes.
+    let source_lines = LazyCell::new(|| lines(text).collect::<Vec<_>>());
     let mut taken = TakenIds::default();
     let headings = root.descendants().filter_map(|node| {
         let node = node.data();
         let NodeValue::Heading(heading) = &node.value else { return None };
-        Some(taken.id(last_line(&lines, heading.setext, node.sourcepos)))
+        Some(taken.id(last_line(&source_lines, heading.setext, node.sourcepos)))
     });
     headings.collect()
 }
@@ -74,7 +77,7 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
 /// Returns the source of a heading's last line, of which goldmark makes its id: with the marks and the addresses in it.
 fn last_line<'t>(lines: &[&'t str], is_underlined: bool, place: Sourcepos) -> &'t str {
     // The last line of an underlined heading is the underline.
-    let number = place.end.line - usize::from(is_underlined);
+    let number = place.end.line.saturating_sub(usize::from(is_underlined));
     let line = lines.get(number.wrapping_sub(1)).copied().unwrap_or_default();
     if number == place.start.line {
         let content = line.get(place.start.column.saturating_sub(1)..).unwrap_or(line);

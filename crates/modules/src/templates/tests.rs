@@ -502,3 +502,16 @@ fn responses_of_the_same_server() {
         assert!(answer.status == 500 && answer.text().contains(want), "{path}: {}", answer.text());
     }
 }
+
+// Most of the memory is the parser's tree: of a document of many small paragraphs, far more than of plain text.
+#[test]
+fn memory_of_markdown_is_bounded() {
+    let mut kit = kit(json!({}));
+    for (template, want) in [
+        ("{{markdown (repeat 300000 \"a\\n\\n\")}}", 500),
+        ("{{markdown (repeat 300 \"a\\n\\n\")}}", 200),
+        ("{{markdown (repeat 200000 \"plain \")}}", 200),
+    ] {
+        assert_eq!(kit.send(&request(template)).status, want, "{template}");
+    }
+}
