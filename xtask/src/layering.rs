@@ -59,7 +59,13 @@ const ROOMS: &[Room] = &[
     Room { name: "server", may: &[ALL], tests_may: &[ALL], never: &[], unsaid: &[] },
     // Turns text into a plan. It refers to modules by name only, through the registry, so that a user's module is equal
     // to a built-in one. Its tests need some modules.
-    Room { name: "config", may: &["pipeline"], tests_may: &["modules", "message", "testkit"], never: &[], unsaid: &[] },
+    Room {
+        name: "config",
+        may: &["pem", "pipeline"],
+        tests_may: &["modules", "message", "testkit"],
+        never: &[],
+        unsaid: &[],
+    },
     // Text to text: the caller reads the files.
     Room { name: "nginx", may: &["go-regexp"], tests_may: &[], never: NO_IO, unsaid: NO_WORLD },
     // A language of its own: the caller provides data, functions and the time.
@@ -76,6 +82,7 @@ const ROOMS: &[Room] = &[
             "go-template",
             "httpgrpc",
             "log-output",
+            "pem",
             "progress",
             "shared-counts",
             "trace-output",
@@ -91,9 +98,11 @@ const ROOMS: &[Room] = &[
     // Exchanges counts with Redis on a thread of its own, for the same reason. What is counted is the caller's matter.
     Room { name: "shared-counts", may: &[], tests_may: &["testkit"], never: &["tokio"], unsaid: &[] },
     // Certificates: no access to connections or configurations, so that signing and files stay out of both.
-    Room { name: "certs", may: &[], tests_may: &[], never: &["tokio", "socket2"], unsaid: NO_SOCKET },
+    Room { name: "certs", may: &["pem"], tests_may: &[], never: &["tokio", "socket2"], unsaid: NO_SOCKET },
+    // Text to DER: certificates and configurations, which must not depend on each other, have the same reader.
+    Room { name: "pem", may: &[], tests_may: &[], never: NO_IO, unsaid: NO_WORLD },
     // Obtains certificates over the network. It depends on no configuration text and no handler.
-    Room { name: "acme", may: &["certs", "dns"], tests_may: &[], never: &[], unsaid: &[] },
+    Room { name: "acme", may: &["certs", "dns", "pem"], tests_may: &[], never: &[], unsaid: &[] },
     // Queries DNS servers, for certificates and for upstreams.
     Room { name: "dns", may: &[], tests_may: &[], never: &[], unsaid: &[] },
     // Carries connections, independent of the handlers.
@@ -107,7 +116,7 @@ const ROOMS: &[Room] = &[
     // Its tests enable its own features.
     Room {
         name: "tower-edge",
-        may: &["engine", "pipeline", "message"],
+        may: &["engine", "pem", "pipeline", "message"],
         tests_may: &["testkit", "tower-edge"],
         never: &[],
         unsaid: &[],
@@ -115,7 +124,7 @@ const ROOMS: &[Room] = &[
     // Tests run handlers without a server, which requires that this crate needs no runtime.
     Room {
         name: "pipeline",
-        may: &["message", "progress"],
+        may: &["message", "pem", "progress"],
         tests_may: &["testkit"],
         never: &["tokio"],
         unsaid: NO_SOCKET,

@@ -24,7 +24,6 @@ use percent_encoding::percent_decode_str;
 use rustls::client::ResolvesClientCert;
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, RootCertStore, SignatureScheme};
-use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, ServerName};
 use serde_json::Value;
 
@@ -244,12 +243,9 @@ fn configured(paths: &[PathBuf]) -> Result<ClientConfig, HttpError> {
     let mut roots = RootCertStore::empty();
     for path in paths {
         let no_roots = || HttpError::Roots(path.clone());
-        let before = roots.len();
-        for certificate in CertificateDer::pem_file_iter(path).map_err(|_| no_roots())? {
-            roots.add(certificate.map_err(|_| no_roots())?).map_err(|_| no_roots())?;
-        }
-        if roots.len() == before {
-            return Err(no_roots());
+        let text = std::fs::read(path).map_err(|_| no_roots())?;
+        for certificate in causeway_pem::chain(&text).map_err(|_| no_roots())? {
+            roots.add(certificate).map_err(|_| no_roots())?;
         }
     }
     Ok(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())

@@ -24,23 +24,14 @@ pub enum Error {
     BadValue(String, String),
     /// Input without a certificate: its place, and a description of the content found.
     NoCertificate(String, String),
-    /// PEM with text after the end of a section.
-    JoinedLines {
-        /// The PEM text's place.
-        place: String,
-        /// The line, from 1.
-        line: usize,
-        /// The section's label.
-        label: String,
-    },
+    /// PEM without the expected section, or broken PEM: its place, and the reason.
+    Pem(String, causeway_pem::Error),
     /// A certificate that cannot be parsed: its place, and the parser's first error.
     BadCertificate(String, String),
     /// A certificate with neither a common name nor a subjectAltName: its place.
     NoName(String),
     /// Input without a private key: its place, and a description of the content found.
     NoKey(String, String),
-    /// A private key encrypted with a pass phrase: its place.
-    EncryptedKey(String),
     /// An unusable private key: its place, and a description of the key.
     BadKey(String, String),
     /// The private key does not belong to the certificate.
@@ -81,9 +72,7 @@ impl fmt::Display for Error {
             Self::NoCertificate(place, found) => {
                 write!(f, "{place}: found {found}, expected a certificate as PEM: `-----BEGIN CERTIFICATE-----`")
             }
-            Self::JoinedLines { place, line, label } => {
-                write!(f, "{place}:{line}: found text after `-----END {label}-----`, expected it on a line of its own")
-            }
+            Self::Pem(place, error) => write!(f, "{}: {error}", error.place(place)),
             Self::BadCertificate(place, why) => write!(f, "{place}: found a certificate that cannot be read: {why}"),
             Self::NoName(place) => write!(
                 f,
@@ -91,9 +80,6 @@ impl fmt::Display for Error {
             ),
             Self::NoKey(place, found) => {
                 write!(f, "{place}: found {found}, expected a private key as PEM: `-----BEGIN PRIVATE KEY-----`")
-            }
-            Self::EncryptedKey(place) => {
-                write!(f, "{place}: found an encrypted private key, expected one without a pass phrase")
             }
             Self::BadKey(place, found) => write!(
                 f,

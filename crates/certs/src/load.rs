@@ -141,7 +141,7 @@ fn bundle(path: &Path) -> Result<Certificate, Error> {
 /// # Errors
 /// The text has no chain or no key, they do not belong together, or there is anything else in it.
 pub fn from_bundle(text: &[u8], place: &str) -> Result<Certificate, Error> {
-    pem::refuse_joined_lines(text, place)?;
+    let chain = pem::chain(text, place)?;
     let foreign = pem::sections(text).find_map(|section| match section {
         Ok(
             SectionKind::Certificate | SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey,
@@ -152,7 +152,7 @@ pub fn from_bundle(text: &[u8], place: &str) -> Result<Certificate, Error> {
     if let Some(found) = foreign {
         return Err(Error::BadCertificate(place.to_owned(), found));
     }
-    Certificate::new(pem::chain(text, place)?, pem::key(text, place)?, Vec::new(), (place, place))
+    Certificate::new(chain, pem::key(text, place)?, Vec::new(), (place, place))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Error> {

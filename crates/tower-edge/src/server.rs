@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_engine::certificate::{self, CertificateDer, CertifiedKey, PemObject as _, PrivateKeyDer};
+use causeway_engine::certificate::{self, CertificateDer, CertifiedKey};
 use causeway_engine::{BlockingSpec, Certificates, Engine, EngineSpec, StartError, is_absent_address};
 use causeway_pipeline::build::ServerSpec;
 use causeway_pipeline::{
@@ -344,7 +344,7 @@ fn present(known: Vec<ListenAddress>) -> Vec<ListenAddress> {
 /// [`ServeError::Certificate`]: there is none, the key's type is not supported, or they do not belong together.
 pub fn certified_key(chain: &[u8], key: &[u8]) -> Result<Arc<CertifiedKey>, ServeError> {
     let chain = read_certificates(chain)?;
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| unusable(format!("the key: {error}")))?;
+    let key = causeway_pem::key(key).map_err(|error| unusable(format!("{}: {error}", error.place("the key"))))?;
     Ok(Arc::new(certificate::certified_key(chain, key).map_err(unusable)?))
 }
 
@@ -355,8 +355,7 @@ fn clients(authorities: &[u8], mode: ClientAuthenticationMode) -> Result<ClientA
 }
 
 fn read_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ServeError> {
-    let read: Vec<_> = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(unusable)?;
-    if read.is_empty() { Err(unusable("found no certificate in PEM")) } else { Ok(read) }
+    causeway_pem::chain(pem).map_err(|error| unusable(format!("{}: {error}", error.place("the PEM text"))))
 }
 
 fn unusable(problem: impl fmt::Display) -> ServeError {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use causeway_acme::http::{HttpClient, HttpError, HttpRequest, HttpResponse, LIMIT, Method, without_secrets};
 use causeway_config::caddyfile::Directives;
 use causeway_config::plan::{CertificateFiles, ConfigPull, HttpLoader, LoaderCredentials, PlanError};
-use causeway_engine::certificate::{CertificateDer, CertifiedKey, PemObject as _, PrivateKeyDer, certified_key};
+use causeway_engine::certificate::{CertifiedKey, certified_key};
 use causeway_pipeline::BuildError;
 use causeway_pipeline::build::Problem;
 use tokio::task::AbortHandle;
@@ -300,10 +300,9 @@ fn read(files: &CertificateFiles) -> Result<Arc<CertifiedKey>, PullError> {
     let CertificateFiles { certificate, key } = files;
     let key = key.as_ref().unwrap_or(certificate);
     let bad = |path: &Path, why: &dyn fmt::Display| PullError::Credentials(path.to_owned(), why.to_string());
-    let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
-    let chain: Vec<_> = chain.map_err(|error| bad(certificate, &format!("{error}; expected a certificate as PEM")))?;
-    let key_der = PrivateKeyDer::from_pem_file(key);
-    let key_der = key_der.map_err(|error| bad(key, &format!("{error}; expected a key as PEM")))?;
+    let text = |path: &Path| std::fs::read(path).map_err(|error| bad(path, &error));
+    let chain = causeway_pem::chain(&text(certificate)?).map_err(|error| bad(certificate, &error))?;
+    let key_der = causeway_pem::key(&text(key)?).map_err(|error| bad(key, &error))?;
     certified_key(chain, key_der).map(Arc::new).map_err(|error| bad(certificate, &error))
 }
 

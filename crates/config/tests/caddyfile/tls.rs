@@ -130,6 +130,12 @@ fn certificates_from_pem_files() {
         let error = read(&clients(&format!("trusted_leaf_cert_file {name}"))).unwrap_err().to_string();
         assert!(error.starts_with("Caddyfile:4:24: ") && error.contains(want), "{error}");
     }
+    // RFC 7468 §3: the end of a section takes a line. The certificate after it would be lost.
+    let section = "-----BEGIN CERTIFICATE-----\nZm9v\n-----END CERTIFICATE-----";
+    let joined = file("joined.pem", &section.repeat(2));
+    let error = read(&clients(&format!("trusted_ca_cert_file {joined}"))).unwrap_err().to_string();
+    let want = format!("{joined}:3: found text after `-----END CERTIFICATE-----`, expected it on a line of its own");
+    assert!(error.starts_with("Caddyfile:4:") && error.contains(&want), "{error}");
     let error = read(&clients("trusted_leaf_cert_file /does/not/exist")).unwrap_err().to_string();
     assert!(error.contains("open /does/not/exist: No such file or directory (os error 2)"), "{error}");
     std::fs::remove_dir_all(&folder).unwrap();

@@ -6,12 +6,10 @@ use std::time::Duration;
 
 use causeway_pipeline::build::DurationConfig;
 use causeway_pipeline::build::trust_pool::{
-    base64_certificates, check_renegotiation, pem_file_certificates, pem_files_certificates, trust_pool,
+    base64_certificates, check_renegotiation, pem_file_certificates, pem_files_certificates, refuse_pem, trust_pool,
 };
 use causeway_pipeline::upstream::{OwnCertificate, TLS_GROUPS};
 use causeway_pipeline::{Build, BuildError, Roots, Template, TlsClient, punycode};
-use rustls_pki_types::PrivateKeyDer;
-use rustls_pki_types::pem::PemObject as _;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -107,8 +105,8 @@ fn certificate(chain: &str, key: &str, build: &mut Build<'_>) -> Result<Option<O
             let chain = build.at("client_certificate_file", |build| pem_file_certificates(Path::new(chain), build))?;
             let key = build.at("client_certificate_key_file", |build| {
                 let pem = read(key, build)?;
-                let der = PrivateKeyDer::from_pem_slice(&pem);
-                der.map(|der| der.secret_der().to_vec()).map_err(|_| build.refuse(key, "a PEM file with a private key"))
+                let der = causeway_pem::key(&pem).map_err(|error| refuse_pem(&error, key, build))?;
+                Ok(der.secret_der().to_vec())
             })?;
             Ok(Some(OwnCertificate::Given { chain, key }))
         }

@@ -9,8 +9,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject as _;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -281,13 +279,15 @@ pub fn stored_certificates(
 /// # Errors
 /// A section is malformed, or none has a certificate.
 pub fn pem_certificates(text: &[u8], origin: &str, build: &Build<'_>) -> Result<CertificateList, BuildError> {
-    const EXPECTED: &str = "certificates as PEM";
-    let sections = CertificateDer::pem_slice_iter(text);
-    let certificates: CertificateList = sections
-        .map(|section| section.map(|certificate| certificate.to_vec()))
-        .collect::<Result<_, _>>()
-        .map_err(|error| build.refuse(format!("{origin}: {error}"), EXPECTED))?;
-    if certificates.is_empty() { Err(build.refuse(origin, EXPECTED)) } else { Ok(certificates) }
+    match causeway_pem::chain(text) {
+        Ok(certificates) => Ok(certificates.iter().map(|certificate| certificate.to_vec()).collect()),
+        Err(error) => Err(refuse_pem(&error, origin, build)),
+    }
+}
+
+/// Creates an error for a PEM text that `origin` names.
+pub fn refuse_pem(error: &causeway_pem::Error, origin: &str, build: &Build<'_>) -> BuildError {
+    build.refuse(format!("{}: {}", error.place(origin), error.found), error.expected)
 }
 
 /// Returns the certificates that `read` finds for each element of the list `key`. The elements' placeholders that are known at load are

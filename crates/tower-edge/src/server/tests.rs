@@ -15,7 +15,10 @@ fn errors_of_invalid_settings() {
     refused(builder().listen(":http"), "found ':http' to listen on");
     refused(builder().listen("127.0.0.1:70000"), "found '127.0.0.1:70000'");
     let listen = || builder().listen("127.0.0.1:0");
-    refused(listen().tls("", ""), "the certificates: found no certificate in PEM");
+    refused(
+        listen().tls("", ""),
+        "the certificates: the PEM text: found nothing: it is empty, expected a certificate as PEM: `-----BEGIN CERTIFICATE-----`",
+    );
     let http2 = |streams_max, stream_window_bytes| Http2 { streams_max, stream_window_bytes, ..Http2::default() };
     refused(listen().http2(http2(0, 1)), "streams_max: found 0, expected a number from 1 to 4096");
     refused(

@@ -206,7 +206,11 @@ fn a_pull_at_once_that_fails_refuses_its_configuration() {
     gone["admin"]["config"]["load"]["tls"] =
         json!({ "client_certificate_file": "config.json", "client_certificate_key_file": "config.json" });
     let answer = load(&gone);
-    assert!(answer.body.contains("config.json: no items found; expected a key as PEM"), "{}", answer.body);
+    assert!(
+        answer.body.contains("config.json: found text that is not PEM, expected a certificate as PEM"),
+        "{}",
+        answer.body
+    );
     gone["admin"]["config"]["load"]["adapter"] = json!("yaml");
     let answer = load(&gone);
     assert!(

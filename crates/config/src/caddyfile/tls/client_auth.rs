@@ -74,6 +74,8 @@ fn certificates(line: &mut Dispenser<'_>) -> Result<Vec<Value>, Error> {
     let name = &line.require()?.text;
     let bytes = std::fs::read(&**name)
         .map_err(|error| line.error(ErrorKind::Custom(format!("open {name}: {error}").into())))?;
+    causeway_pem::refuse_joined_lines(&bytes)
+        .map_err(|error| line.error(ErrorKind::Custom(format!("{}: {error}", error.place(name)).into())))?;
     let mut found = Vec::new();
     for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(&bytes) {
         match section {

@@ -364,7 +364,7 @@ fn sources_of_trusted_certificates() {
         ),
         (
             json!({ "provider": "storage", "pem_keys": ["empty"] }),
-            ".pem_keys[0]: found 'empty', expected certificates as PEM",
+            ".pem_keys[0]: found 'empty: nothing: it is empty', expected a certificate as PEM: `-----BEGIN CERTIFICATE-----`",
         ),
         (
             json!({ "provider": "storage", "pem_keys": ["a"], "storage": { "module": "x" } }),
@@ -382,6 +382,17 @@ fn sources_of_trusted_certificates() {
     ] {
         assert_eq!(pool(written.clone()), Err(format!("{at}{want}")), "{written}");
     }
+    // RFC 7468 §3: the end of a section takes a line. The authority after it would be lost.
+    let joined = std::env::temp_dir().join(format!("causeway-joined-{}.pem", std::process::id()));
+    std::fs::write(&joined, pem(b"a").trim_end().repeat(2)).unwrap();
+    let shown = joined.display();
+    assert_eq!(
+        pool(json!({ "provider": "file", "pem_files": [&joined] })),
+        Err(format!(
+            "{at}.pem_files[0]: found '{shown}:3: text after `-----END CERTIFICATE-----`', expected it on a line of its own"
+        ))
+    );
+    std::fs::remove_file(&joined).unwrap();
     // A plan that is compiled without a reader, as by `load`, refuses them all.
     let unread = policy(json!({ "client_authentication": { "ca": { "provider": "system" } } })).map(drop);
     assert_eq!(

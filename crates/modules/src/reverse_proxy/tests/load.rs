@@ -464,3 +464,32 @@ fn a_network_proxy_for_each_request() {
         of(&mut kit, "http", &format!("{number}.test"));
     }
 }
+
+// CertMagic writes Ed25519 keys under this label, and Go reads any that ends in PRIVATE KEY. RFC 7468 §3: the end of a section takes a line.
+#[test]
+fn client_certificates_from_pem_files() {
+    let folder = std::env::temp_dir().join(format!("causeway-proxy-pem-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let certificate = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----";
+    // The example of RFC 8410 §10.3.
+    let key = "-----BEGIN ED25519 PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC\n\
+               -----END ED25519 PRIVATE KEY-----\n";
+    let (chain, key_file) = (file("a.pem", certificate), file("ed.key", key));
+    let joined = file("joined.pem", &format!("{certificate}{key}"));
+    let options = |certificate: &str, key: &str| json!({ "transport": { "protocol": "http", "tls": { "client_certificate_file": certificate, "client_certificate_key_file": key } } });
+    let routes = json!([{ "handle": [proxy(options(&chain, &key_file))] }]);
+    assert_eq!(Kit::build(&registry(), &routes, &Value::Null).err().map(|error| error.to_string()), None);
+    let text = format!("found '{joined}:3: text after `-----END CERTIFICATE-----`', expected it on a line of its own");
+    for (certificate, key, at) in
+        [(&joined, &key_file, "client_certificate_file: "), (&chain, &joined, "client_certificate_key_file: ")]
+    {
+        let error = refused(options(certificate, key));
+        assert!(error.ends_with(&format!("{at}{text}")), "{error}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
