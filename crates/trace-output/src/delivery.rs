@@ -190,14 +190,8 @@ impl<'e> BatchSender<'e> {
         if failed > 0 {
             tracing::error!("{signal} to {endpoint}: lost {failed} {items}: {reason}");
         }
-        match message {
-            Some(message) => {
-                tracing::warn!("{signal} to {endpoint}: the collector rejected {rejected} {items}: {message}");
-            }
-            None if rejected > 0 => {
-                tracing::warn!("{signal} to {endpoint}: the collector rejected {rejected} {items}");
-            }
-            None => {}
+        if let Some(objection) = objection(rejected, items, message.as_deref()) {
+            tracing::warn!("{signal} to {endpoint}: the collector {objection}");
         }
     }
 
@@ -206,6 +200,35 @@ impl<'e> BatchSender<'e> {
         match self.settings.signal {
             Signal::Traces => ("traces", "spans"),
             Signal::Metrics => ("metrics", "data points"),
+        }
+    }
+}
+
+/// Returns the warning of a collector about batches that it has accepted, without the subject of the sentence.
+fn objection(rejected: u64, items: &str, message: Option<&str>) -> Option<String> {
+    match message {
+        // OTLP, "Partial Success": a message without rejected items is a warning.
+        Some(message) if rejected == 0 => Some(format!("warns: {message}")),
+        Some(message) => Some(format!("rejected {rejected} {items}: {message}")),
+        None if rejected > 0 => Some(format!("rejected {rejected} {items}")),
+        None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // OTLP, "Partial Success": `rejected_spans` is 0 with a message if the collector accepts all and only warns.
+    #[test]
+    fn objections_of_collectors() {
+        for (rejected, message, want) in [
+            (0, None, None),
+            (0, Some("old schema"), Some("warns: old schema")),
+            (2, None, Some("rejected 2 spans")),
+            (2, Some("too long"), Some("rejected 2 spans: too long")),
+        ] {
+            assert_eq!(objection(rejected, "spans", message).as_deref(), want);
         }
     }
 }
