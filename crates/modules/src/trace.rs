@@ -17,7 +17,7 @@ use causeway_pipeline::{
     Build, BuildError, Context, Ending, Fault, Handler, Outcome, Response, StateId, Step, Template, UNIX_PEER,
 };
 use causeway_trace_output::span::{self, SpanStart};
-use causeway_trace_output::{Sampler, SettingError, TraceOutput, TraceSettings};
+use causeway_trace_output::{OpenError, Sampler, SettingError, TraceOutput, TraceSettings};
 pub use causeway_trace_output::{SpanCounts, flush_all, span_counts};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -94,7 +94,10 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
     let settings = TraceSettings::read(&|name| build.environment(name)).or_else(|error| refuse(build, error))?;
     let mut recording = None;
     if let Some(export) = &settings.export {
-        let output = TraceOutput::open(export).or_else(|error| refuse(build, error))?;
+        let output = TraceOutput::open(export).or_else(|error| match error {
+            OpenError::Setting(error) => refuse(build, error),
+            error => Err(build.refuse(error.to_string(), "a thread for each collector")),
+        })?;
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         recording = Some(Recording {
             output,

@@ -60,7 +60,7 @@ impl CollectorClient {
         let builder = match tls(settings)? {
             Some(config) => HttpsConnectorBuilder::new().with_tls_config(config),
             None => HttpsConnectorBuilder::new().try_with_platform_verifier().map_err(|error| SettingError {
-                variable: "OTEL_EXPORTER_OTLP_CERTIFICATE",
+                variable: settings.variables.certificate,
                 found: "nothing".into(),
                 expected: format!("a file of certificates, because the system's cannot be read: {error}"),
             })?,
@@ -69,7 +69,7 @@ impl CollectorClient {
         let builder = builder.https_or_http();
         let connector = if is_grpc { builder.enable_http2().build() } else { builder.enable_http1().build() };
         let bad_endpoint = || SettingError {
-            variable: "OTEL_EXPORTER_OTLP_ENDPOINT",
+            variable: settings.variables.endpoint,
             found: settings.endpoint.clone(),
             expected: "an absolute URL".into(),
         };
@@ -86,7 +86,7 @@ impl CollectorClient {
         for (name, value) in &settings.headers {
             // The value may be a secret.
             let refuse = || SettingError {
-                variable: "OTEL_EXPORTER_OTLP_HEADERS",
+                variable: settings.variables.headers,
                 found: name.clone(),
                 expected: "the name and the value of an HTTP header".into(),
             };
@@ -253,11 +253,11 @@ fn tls(settings: &CollectorSettings) -> Result<Option<ClientConfig>, SettingErro
     };
     let mut roots = RootCertStore::empty();
     let Some(path) = &settings.certificate else {
-        let (variable, path) = ("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", settings.client.as_ref());
+        let (variable, path) = (settings.variables.client_certificate, settings.client.as_ref());
         let path = path.map(|(certificate, _)| certificate.as_path()).unwrap_or(Path::new(""));
         return Err(refuse(variable, path, "OTEL_EXPORTER_OTLP_CERTIFICATE beside it"));
     };
-    let variable = "OTEL_EXPORTER_OTLP_CERTIFICATE";
+    let variable = settings.variables.certificate;
     for certificate in read(variable, path)? {
         roots.add(certificate).map_err(|_| refuse(variable, path, "certificates that can be trusted"))?;
     }
@@ -265,8 +265,8 @@ fn tls(settings: &CollectorSettings) -> Result<Option<ClientConfig>, SettingErro
     Ok(Some(match &settings.client {
         None => builder.with_no_client_auth(),
         Some((certificate, key)) => {
-            let variable = "OTEL_EXPORTER_OTLP_CLIENT_KEY";
-            let chain = read("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", certificate)?;
+            let variable = settings.variables.client_key;
+            let chain = read(settings.variables.client_certificate, certificate)?;
             let read = PrivateKeyDer::from_pem_file(key).map_err(|_| refuse(variable, key, "a PEM file with a key"))?;
             builder
                 .with_client_auth_cert(chain, read)

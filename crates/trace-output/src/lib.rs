@@ -23,7 +23,7 @@ pub mod span;
 
 pub use metric::{MetricKind, MetricWriter};
 pub use metric_output::{MetricOutput, PointCounts, PreparedMetricOutput, point_counts};
-pub use output::{SpanCounts, TraceOutput, flush_all, span_counts};
+pub use output::{OpenError, SpanCounts, TraceOutput, flush_all, span_counts};
 pub use settings::{
     CollectorSettings, ExportProtocol, ExportSettings, MetricSettings, Sampler, SettingError, Signal, TraceSettings,
 };

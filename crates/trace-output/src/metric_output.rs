@@ -18,7 +18,7 @@ use crate::settings::{MetricSettings, SettingError};
 
 static POINTS: Counts = Counts::new();
 
-/// Data points of this process by their end, since its start.
+/// Data points since the process started, by outcome.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct PointCounts {
     /// Accepted by the collector.

@@ -1,6 +1,7 @@
 //! An open output: the queue of its thread, and the table of all outputs of the process.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -34,7 +35,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Spans of this process by their end, since its start.
+/// Spans since the process started, by outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpanCounts {
     /// Accepted by the collector.
@@ -58,7 +59,7 @@ pub fn span_counts() -> SpanCounts {
 /// before the process ends.
 pub fn flush_all(limit: Duration) {
     let end = Instant::now() + limit;
-    // No reference is kept: with the last one of a thread that ends, its wait ends here.
+    // Holds no sender itself: when a thread ends, its last sender is dropped and the wait for it ends.
     let flushes: Vec<_> = lock(&THREADS).iter().filter_map(|shared| Some(shared.upgrade()?.flush())).collect();
     for flushed in flushes {
         // The other error means that the thread has ended.
@@ -67,6 +68,27 @@ pub fn flush_all(limit: Duration) {
         }
     }
 }
+
+/// Why an output cannot be opened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// A setting cannot be used.
+    Setting(SettingError),
+    /// The system refuses a thread.
+    Thread(io::Error),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Setting(error) => error.fmt(f),
+            Self::Thread(error) => write!(f, "cannot start the thread that sends spans: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
 
 /// An output. Dropping the last reference ends its thread after the queued spans are sent.
 pub struct TraceOutput {
@@ -84,13 +106,13 @@ impl TraceOutput {
     ///
     /// # Errors
     /// A file of certificates cannot be used, or the system refuses a thread.
-    pub fn open(settings: &ExportSettings) -> Result<Arc<Self>, SettingError> {
+    pub fn open(settings: &ExportSettings) -> Result<Arc<Self>, OpenError> {
         // The lock is held while the output is opened, so that two threads cannot open it twice.
         let mut outputs = lock(&OUTPUTS);
         if let Some(open) = outputs.get(settings).and_then(Weak::upgrade) {
             return Ok(open);
         }
-        let client = CollectorClient::new(&settings.collector)?;
+        let client = CollectorClient::new(&settings.collector).map_err(OpenError::Setting)?;
         let shared = Arc::new(OutputState {
             queue: SpanQueue::new(settings.queue_max, settings.batch_max),
             flushes: Mutex::default(),
@@ -98,11 +120,7 @@ impl TraceOutput {
         let (state, owned) = (Arc::clone(&shared), settings.clone());
         let run = move |runtime: Runtime| runtime.block_on(exporter::run(&state, &client, &owned));
         let state: Arc<dyn Flush> = Arc::clone(&shared) as _;
-        start("traces", &state, run).map_err(|error| SettingError {
-            variable: "OTEL_EXPORTER_OTLP_ENDPOINT",
-            found: settings.collector.endpoint.clone(),
-            expected: format!("a thread that sends to it: {error}"),
-        })?;
+        start("traces", &state, run).map_err(OpenError::Thread)?;
         let output = Arc::new(Self { shared });
         outputs.retain(|_, output| output.strong_count() > 0);
         outputs.insert(settings.clone(), Arc::downgrade(&output));

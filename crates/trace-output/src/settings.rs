@@ -88,8 +88,33 @@ pub struct CollectorSettings {
     pub client: Option<(PathBuf, PathBuf)>,
     /// Attributes of the resource: this server.
     pub resource: Vec<(String, String)>,
+    /// The variables of the values above.
+    pub(crate) variables: UsedVariables,
     /// Time limit of a batch with all attempts.
     pub export_timeout: Duration,
+}
+
+/// The names of the variables that have the settings of a collector, for errors: those of the signal, or of all signals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct UsedVariables {
+    pub(crate) endpoint: &'static str,
+    pub(crate) headers: &'static str,
+    pub(crate) certificate: &'static str,
+    pub(crate) client_certificate: &'static str,
+    pub(crate) client_key: &'static str,
+}
+
+impl UsedVariables {
+    fn find(variables: &SignalVariables, environment: &Variables<'_>) -> Self {
+        let used = |special, general| if environment.get(special).is_some() { special } else { general };
+        Self {
+            endpoint: used(variables.endpoint, "OTEL_EXPORTER_OTLP_ENDPOINT"),
+            headers: used(variables.headers, "OTEL_EXPORTER_OTLP_HEADERS"),
+            certificate: used(variables.certificate, "OTEL_EXPORTER_OTLP_CERTIFICATE"),
+            client_certificate: used(variables.client_certificate, "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"),
+            client_key: used(variables.client_key, "OTEL_EXPORTER_OTLP_CLIENT_KEY"),
+        }
+    }
 }
 
 /// A kind of telemetry.
@@ -364,20 +389,34 @@ impl CollectorSettings {
         let headers = environment.either(variables.headers, "OTEL_EXPORTER_OTLP_HEADERS");
         let headers = headers.map_or(Ok(Vec::new()), |(variable, text)| pairs(variable, &text))?;
         let certificate = environment.path(variables.certificate, "OTEL_EXPORTER_OTLP_CERTIFICATE");
-        let client = client_certificate(variables, environment)?;
+        let used = UsedVariables::find(variables, environment);
+        let client = client_certificate(variables, &used, environment)?;
         let timeout = match environment.get(variables.timeout) {
             Some(_) => environment.milliseconds(variables.timeout, 0),
             None => environment.milliseconds("OTEL_EXPORTER_OTLP_TIMEOUT", 10_000),
         }?;
         let endpoint = endpoint(signal, environment, protocol)?;
         let resource = resource(environment)?;
-        Ok(Self { signal, protocol, endpoint, headers, gzip, timeout, certificate, client, resource, export_timeout })
+        Ok(Self {
+            signal,
+            protocol,
+            endpoint,
+            headers,
+            gzip,
+            timeout,
+            certificate,
+            client,
+            resource,
+            export_timeout,
+            variables: used,
+        })
     }
 }
 
 /// Returns the files of the client's certificate and its key: both or none.
 fn client_certificate(
     variables: &SignalVariables,
+    used: &UsedVariables,
     environment: &Variables<'_>,
 ) -> Result<Option<(PathBuf, PathBuf)>, SettingError> {
     let client = environment.path(variables.client_certificate, "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE");
@@ -387,11 +426,11 @@ fn client_certificate(
         (None, None) => Ok(None),
         (Some(client), None) => {
             let expected = "OTEL_EXPORTER_OTLP_CLIENT_KEY beside it";
-            Err(refuse("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", client.display().to_string(), expected))
+            Err(refuse(used.client_certificate, client.display().to_string(), expected))
         }
         (None, Some(key)) => {
             let expected = "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE beside it";
-            Err(refuse("OTEL_EXPORTER_OTLP_CLIENT_KEY", key.display().to_string(), expected))
+            Err(refuse(used.client_key, key.display().to_string(), expected))
         }
     }
 }

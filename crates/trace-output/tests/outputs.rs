@@ -297,14 +297,15 @@ fn a_long_pause() {
     assert!(collector.is_quiet());
 }
 
-// A file of certificates that cannot be used is an error with its variable when the output is opened.
+// A file of certificates that cannot be used is an error with the variable that names it when the output is opened.
 #[test]
 fn certificates() {
-    let mut variables = http(1);
-    variables.push(("OTEL_EXPORTER_OTLP_CERTIFICATE", "/nonexistent.pem".into()));
-    let find = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone());
-    let settings = TraceSettings::read(&find).expect("settings").export.expect("an exporter");
-    let error = TraceOutput::open(&settings).err().expect("no file").to_string();
-    let want = "OTEL_EXPORTER_OTLP_CERTIFICATE: found '/nonexistent.pem', expected a PEM file with certificates";
-    assert_eq!(error, want);
+    for variable in ["OTEL_EXPORTER_OTLP_CERTIFICATE", "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE"] {
+        let mut variables = http(1);
+        variables.push((variable, "/nonexistent.pem".into()));
+        let find = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone());
+        let settings = TraceSettings::read(&find).expect("settings").export.expect("an exporter");
+        let error = TraceOutput::open(&settings).err().expect("no file").to_string();
+        assert_eq!(error, format!("{variable}: found '/nonexistent.pem', expected a PEM file with certificates"));
+    }
 }

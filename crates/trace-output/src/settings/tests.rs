@@ -101,6 +101,11 @@ fn mistakes() {
             "found 'jaeger_remote', expected 'always_on', 'always_off' or 'traceidratio', each also with 'parentbased_' before it",
         ),
         ("OTEL_EXPORTER_OTLP_CLIENT_KEY", "k", "found 'k', expected OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE beside it"),
+        (
+            "OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY",
+            "k",
+            "found 'k', expected OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE beside it",
+        ),
     ] {
         let error = read(&[(variable, value)]).expect_err(variable);
         assert_eq!(error.to_string(), format!("{variable}: {want}"));
