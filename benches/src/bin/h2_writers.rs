@@ -22,6 +22,7 @@ use tokio::net::TcpListener;
 use tokio::task::LocalSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -86,7 +87,10 @@ fn acceptor(certificate: &str, key: &str) -> TlsAcceptor {
     let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
     let chain: Vec<_> = chain.unwrap_or_else(|error| panic!("{certificate}: {error}"));
     let key = PrivateKeyDer::from_pem_file(key).unwrap_or_else(|error| panic!("{key}: {error}"));
-    let config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key);
+    let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("versions of TLS")
+        .with_no_client_auth().with_single_cert(chain, key);
     let mut config = config.unwrap_or_else(|error| panic!("{certificate}: {error}"));
     config.alpn_protocols = vec![b"h2".to_vec()];
     Arc::new(config).into()

@@ -22,8 +22,9 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use percent_encoding::percent_decode_str;
 use rustls::client::ResolvesClientCert;
+use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::sign::CertifiedKey;
-use rustls::{ClientConfig, RootCertStore, SignatureScheme};
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore, SignatureScheme, WantsVerifier};
 use rustls_pki_types::{CertificateDer, ServerName};
 use serde_json::Value;
 
@@ -110,7 +111,7 @@ impl HttpClient {
                 for certificate in certificates {
                     roots.add(CertificateDer::from(&**certificate)).map_err(HttpError::Root)?;
                 }
-                ClientConfig::builder().with_root_certificates(roots).with_no_client_auth()
+                tls_builder().with_root_certificates(roots).with_no_client_auth()
             }
             ServerTrust::Unverified => unverified(),
         };
@@ -136,7 +137,7 @@ impl HttpClient {
 
     /// Makes a client for a server that listens on a Unix socket. The host of its URLs, which are `http` ones, is only a name in requests.
     pub fn unix(socket: &Path) -> Self {
-        let config = ClientConfig::builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth();
+        let config = tls_builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth();
         Self::over(config, Connector::Unix(socket.into()))
     }
 
@@ -234,10 +235,17 @@ fn authorize<B>(request: &mut Request<B>) {
     }
 }
 
+/// Begins a client's TLS configuration. The provider is explicit: rustls has no default one in a program that enables its feature `ring` too.
+pub(crate) fn tls_builder() -> ConfigBuilder<ClientConfig, WantsVerifier> {
+    ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("the provider has cipher suites of TLS 1.2 and 1.3")
+}
+
 /// Returns the configuration of a client that trusts the certificates in these files, or the system's roots without any.
 fn configured(paths: &[PathBuf]) -> Result<ClientConfig, HttpError> {
     if paths.is_empty() {
-        let builder = ClientConfig::builder().try_with_platform_verifier().map_err(HttpError::SystemRoots)?;
+        let builder = tls_builder().try_with_platform_verifier().map_err(HttpError::SystemRoots)?;
         return Ok(builder.with_no_client_auth());
     }
     let mut roots = RootCertStore::empty();
@@ -248,11 +256,11 @@ fn configured(paths: &[PathBuf]) -> Result<ClientConfig, HttpError> {
             roots.add(certificate).map_err(|_| no_roots())?;
         }
     }
-    Ok(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
+    Ok(tls_builder().with_root_certificates(roots).with_no_client_auth())
 }
 
 fn unverified() -> ClientConfig {
-    let builder = ClientConfig::builder().dangerous();
+    let builder = tls_builder().dangerous();
     builder.with_custom_certificate_verifier(Arc::new(AnyCertificate)).with_no_client_auth()
 }
 

@@ -14,8 +14,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rcgen::{CertifiedKey, KeyPair};
 use support::{block_on, builder};
 use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 use tower_edge::{Certificates, ClientAuthenticationMode, ConnectInfo, certified_key};
 
 async fn facts(request: Request) -> String {
@@ -34,13 +35,17 @@ fn certificate_of(name: &str) -> CertifiedKey<KeyPair> {
     rcgen::generate_simple_self_signed([name.to_owned()]).unwrap()
 }
 
+fn tls_builder() -> ConfigBuilder<ClientConfig, WantsVerifier> {
+    ClientConfig::builder_with_provider(Arc::new(default_provider())).with_safe_default_protocol_versions().unwrap()
+}
+
 /// A client's settings that trust these certificates.
 fn trusting(certificates: &[&CertifiedKey<KeyPair>]) -> ClientConfig {
     let mut roots = RootCertStore::empty();
     for certificate in certificates {
         roots.add(certificate.cert.der().clone()).unwrap();
     }
-    ClientConfig::builder().with_root_certificates(roots).with_no_client_auth()
+    tls_builder().with_root_certificates(roots).with_no_client_auth()
 }
 
 /// Sends a request to a server of this name. Returns the response's text, or the fault of the connection.
@@ -130,7 +135,7 @@ fn certificates_of_clients() {
         roots.add(server.cert.der().clone()).unwrap();
         let key = PrivateKeyDer::try_from(certificate.signing_key.serialize_der()).unwrap();
         let chain = vec![certificate.cert.der().clone()];
-        ClientConfig::builder().with_root_certificates(roots).with_client_auth_cert(chain, key).unwrap()
+        tls_builder().with_root_certificates(roots).with_client_auth_cert(chain, key).unwrap()
     };
     let builder = || {
         let builder = builder().tls(server.cert.pem(), server.signing_key.serialize_pem()).with_connect_info();

@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
@@ -12,10 +13,11 @@ use flate2::write::GzEncoder;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::{Request, StatusCode, Uri};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::{ConfigBuilderExt as _, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -57,14 +59,18 @@ impl CollectorClient {
     /// # Errors
     /// The endpoint, a file of certificates, or a header is not valid.
     pub(crate) fn new(settings: &CollectorSettings) -> Result<Self, SettingError> {
-        let builder = match tls(settings)? {
-            Some(config) => HttpsConnectorBuilder::new().with_tls_config(config),
-            None => HttpsConnectorBuilder::new().try_with_platform_verifier().map_err(|error| SettingError {
-                variable: settings.variables.certificate,
-                found: "nothing".into(),
-                expected: format!("a file of certificates, because the system's cannot be read: {error}"),
-            })?,
+        let config = match tls(settings)? {
+            Some(config) => config,
+            None => {
+                let builder = tls_builder().try_with_platform_verifier().map_err(|error| SettingError {
+                    variable: settings.variables.certificate,
+                    found: "nothing".into(),
+                    expected: format!("a file of certificates, because the system's cannot be read: {error}"),
+                })?;
+                builder.with_no_client_auth()
+            }
         };
+        let builder = HttpsConnectorBuilder::new().with_tls_config(config);
         let is_grpc = settings.protocol == ExportProtocol::Grpc;
         let builder = builder.https_or_http();
         let connector = if is_grpc { builder.enable_http2().build() } else { builder.enable_http1().build() };
@@ -233,6 +239,13 @@ fn grpc(status: StatusCode, fields: &HeaderMap, body: &[u8]) -> Delivery {
     }
 }
 
+/// Begins a client's TLS configuration. The provider is explicit: rustls has no default one in a program that enables its feature `ring` too.
+fn tls_builder() -> ConfigBuilder<ClientConfig, WantsVerifier> {
+    ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("the provider has cipher suites of TLS 1.2 and 1.3")
+}
+
 /// Reads the certificates of the settings; `None` for the system's.
 fn tls(settings: &CollectorSettings) -> Result<Option<ClientConfig>, SettingError> {
     if settings.certificate.is_none() && settings.client.is_none() {
@@ -261,7 +274,7 @@ fn tls(settings: &CollectorSettings) -> Result<Option<ClientConfig>, SettingErro
     for certificate in read(variable, path)? {
         roots.add(certificate).map_err(|_| refuse(variable, path, "certificates that can be trusted"))?;
     }
-    let builder = ClientConfig::builder().with_root_certificates(roots);
+    let builder = tls_builder().with_root_certificates(roots);
     Ok(Some(match &settings.client {
         None => builder.with_no_client_auth(),
         Some((certificate, key)) => {

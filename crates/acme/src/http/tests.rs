@@ -149,7 +149,9 @@ async fn https_needs_a_trusted_certificate() {
     let certificate = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
     let path = std::env::temp_dir().join(format!("causeway-http-{}.pem", std::process::id()));
     std::fs::write(&path, certificate.pem()).unwrap();
-    let config = rustls::ServerConfig::builder()
+    let config = rustls::ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
         .with_no_client_auth()
         .with_single_cert(vec![certificate.der().clone()], key.serialize_der().try_into().unwrap())
         .unwrap();

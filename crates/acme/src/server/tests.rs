@@ -359,7 +359,10 @@ async fn a_redirect_to_https() {
     let answer = format!("{}.{}", challenge["token"].as_str().unwrap(), client.key.thumbprint());
     let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let key = rustls_pki_types::PrivatePkcs8KeyDer::from(own.signing_key.serialize_der());
-    let tls = rustls::ServerConfig::builder().with_no_client_auth();
+    let tls = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth();
     let tls = tls.with_single_cert(vec![own.cert.der().clone()], key.into()).unwrap();
     let tls = tokio_rustls::TlsAcceptor::from(Arc::new(tls));
     let secure = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -8,9 +8,8 @@ use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use rustls::crypto::aws_lc_rs as provider;
+use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -22,7 +21,7 @@ use super::{ChallengeKind, Ports};
 use crate::challenge::server_name;
 use crate::dns::{Resolvers, absolute};
 use crate::http::any_certificate::AnyCertificate;
-use crate::http::{HttpClient, HttpError, HttpRequest, ProxyChoice, StatusCode};
+use crate::http::{HttpClient, HttpError, HttpRequest, ProxyChoice, StatusCode, tls_builder};
 
 /// Concurrent validations of the process; further ones wait.
 pub(super) const CONCURRENT_MAX: usize = 64;
@@ -120,12 +119,8 @@ impl Validation {
         let stream = TcpStream::connect((host.as_str(), self.ports.tls_alpn)).await.map_err(|error| failed(&error))?;
         // The certificate is self-signed, and its proof is the digest in an extension that is critical, which the verifiers of rustls refuse
         // to parse.
-        let mut config = ClientConfig::builder_with_provider(Arc::new(provider::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| Problem::internal(&error))?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AnyCertificate))
-            .with_no_client_auth();
+        let mut config =
+            tls_builder().dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate)).with_no_client_auth();
         config.alpn_protocols = vec![ALPN.to_vec()];
         let name = ServerName::try_from(name).map_err(|error| Problem::internal(&error))?;
         let session = ClientConnection::new(Arc::new(config), name).map_err(|error| Problem::internal(&error))?;

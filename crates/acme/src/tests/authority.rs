@@ -7,6 +7,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs::default_provider;
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
@@ -100,7 +101,10 @@ impl ScriptedAuthority {
     pub(crate) async fn new() -> Self {
         let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(own.signing_key.serialize_der()));
-        let tls = ServerConfig::builder().with_no_client_auth();
+        let tls = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth();
         let tls = TlsAcceptor::from(Arc::new(tls.with_single_cert(vec![own.cert.der().clone()], key).unwrap()));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("https://localhost:{}", listener.local_addr().unwrap().port());

@@ -51,6 +51,9 @@ impl Link {
         let addr = match &spec.tls {
             None => ConnectionAddr::Tcp(host, port),
             Some(RedisTls { insecure, .. }) => {
+                // The crate redis uses the default provider of the process, which rustls cannot choose in a program that enables its
+                // feature `ring` too. A default that the program has installed remains.
+                let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
                 ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: None }
             }
         };
