@@ -118,7 +118,8 @@ pub(crate) enum Command {
     Stop,
 }
 
-/// A running engine. Dropping it ends its workers at once.
+/// A running engine. Dropping it ends its workers at once. Work in `spawn_blocking` continues on its own thread; a handler that blocks its
+/// worker delays the end.
 pub struct Engine {
     sockets: BoundListeners,
     tickets: Tickets,

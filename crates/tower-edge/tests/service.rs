@@ -6,8 +6,8 @@ use std::cell::Cell;
 use std::io::{self, Write as _};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use axum::routing::get;
 use causeway_testkit::http2::{Wire, flag, kind};
 use http::{Request, Response};
 use http_body_util::Full;
-use support::{TestClient, block_on, builder, client, start, until};
+use support::{PATIENCE, TestClient, block_on, builder, client, start, until};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_edge::{EdgeBody, Timeouts, TransferLimit};
 use tower_service::Service;
@@ -258,6 +258,44 @@ fn requests_beyond_the_grace_period_are_aborted() {
     block_on(running.shutdown());
     client.closed();
     assert_eq!(service.futures.load(Ordering::Relaxed), 0);
+}
+
+// tokio, `Runtime`: dropping a runtime waits for running `spawn_blocking`s, without a limit.
+#[test]
+fn an_end_does_not_wait_for_blocking_work() {
+    for is_graceful in [false, true] {
+        let (started, has_ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let work = Arc::new(Mutex::new((released, Arc::clone(&has_ended))));
+        let service = {
+            let started = Arc::clone(&started);
+            Router::new().route(
+                "/",
+                get(async move || {
+                    let _ = tokio::task::spawn_blocking(move || {
+                        started.store(1, Ordering::Relaxed);
+                        let (released, has_ended) = &*work.lock().unwrap();
+                        let _ = released.recv_timeout(PATIENCE);
+                        has_ended.store(1, Ordering::Relaxed);
+                    })
+                    .await;
+                }),
+            )
+        };
+        let running = builder().grace(Duration::from_millis(10)).start(service).unwrap();
+        let mut client = client(&running);
+        client.send_request("/");
+        until("the work has begun", || started.load(Ordering::Relaxed) == 1);
+        if is_graceful {
+            block_on(running.shutdown());
+        } else {
+            drop(running);
+        }
+        client.closed();
+        assert_eq!(has_ended.load(Ordering::Relaxed), 0, "the end waited for the work");
+        drop(release);
+        until("the work has ended", || has_ended.load(Ordering::Relaxed) == 1);
+    }
 }
 
 #[test]

@@ -40,6 +40,8 @@ impl WorkerSpec {
             Ok(runtime) => {
                 progress::worker_began();
                 runtime.block_on(self.serve(report));
+                // Dropping it would wait for each running `spawn_blocking` of a handler, for any time.
+                runtime.shutdown_background();
             }
             Err(error) => drop(report.send(Err(error))),
         }
