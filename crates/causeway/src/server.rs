@@ -89,6 +89,9 @@ pub use storage::open_storage;
 pub use tree::{TreeError, Verb};
 pub use upgrade::{Handover, SuccessorStart, UpgradeError, UpgradeOffer};
 
+/// The address for [`Builder::admin`].
+pub use causeway_config::plan::AdminAddress;
+
 use crate::admin;
 use crate::document::log_warnings;
 pub(crate) use admins::AdminListener;
