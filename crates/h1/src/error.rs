@@ -1,5 +1,8 @@
 //! The protocol errors that a peer can cause.
 
+use std::error::Error;
+use std::fmt;
+
 use causeway_message::StatusCode;
 
 /// A protocol violation by the peer. A server sends one error response and closes the connection; a client closes at
@@ -120,3 +123,11 @@ impl ProtocolError {
         }
     }
 }
+
+impl fmt::Display for ProtocolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.reason())
+    }
+}
+
+impl Error for ProtocolError {}

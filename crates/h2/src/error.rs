@@ -1,5 +1,8 @@
 //! The protocol errors that a peer can cause, and the error codes of RFC 9113.
 
+use std::error::Error;
+use std::fmt;
+
 /// The reason why a stream or a connection ends (RFC 9113 §7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
@@ -90,3 +93,17 @@ impl ConnectionError {
     pub(crate) const COMPRESSION: Self = Self(ErrorCode::Compression);
     pub(crate) const CALM: Self = Self(ErrorCode::EnhanceYourCalm);
 }
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for ConnectionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a violation of HTTP/2: {}", self.0)
+    }
+}
+
+impl Error for ConnectionError {}

@@ -21,6 +21,9 @@ pub use decoder::Decoder;
 pub use encoder::{Encoder, Pseudo};
 pub use table::TableState;
 
+use std::error::Error;
+use std::fmt;
+
 use causeway_message::KnownName;
 use kind::NameKind;
 
@@ -50,6 +53,22 @@ pub enum HpackError {
     /// No table size, although our limit was lowered and the peer has acknowledged it (§4.2).
     SizeMissing,
 }
+
+impl fmt::Display for HpackError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Truncated => "the block ends inside a field",
+            Self::IntegerTooLarge => "an integer that is too large",
+            Self::UnknownIndex => "an index outside the tables",
+            Self::Huffman => "an invalid Huffman code",
+            Self::SizeTooLarge => "a table size above the limit",
+            Self::SizeMisplaced => "a table size after a field",
+            Self::SizeMissing => "no table size after the limit was lowered",
+        })
+    }
+}
+
+impl Error for HpackError {}
 
 /// Receives the fields of a block.
 pub trait Sink {

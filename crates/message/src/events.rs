@@ -1,6 +1,8 @@
 //! The results that a protocol machine returns to its driver, in either role and every version. `F` is the machine's type for a violation of
 //! its protocol.
 
+use std::error::Error;
+use std::fmt;
 use std::ops::Range;
 
 use crate::{BodyLength, StreamId};
@@ -181,6 +183,18 @@ pub enum OpenError {
     /// extension that the server does not offer (RFC 8441).
     Head,
 }
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "as many exchanges as the connection allows are open",
+            Self::Ending => "the connection accepts no further request",
+            Self::Head => "the request head cannot be sent on this connection",
+        })
+    }
+}
+
+impl Error for OpenError {}
 
 /// The URI scheme of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,6 +4,9 @@
 //! of first positions. Any other name is found by a linear scan, which the limit on fields bounds: there is no hash
 //! table that a peer could attack with collisions.
 
+use std::error::Error;
+use std::fmt;
+
 use crate::field::{FieldLine, FieldValue, NameRef};
 use crate::list::List;
 use crate::name::{KnownName, names};
@@ -30,6 +33,17 @@ pub enum ContentLengthError {
     /// More than one field line, even if the numbers are equal.
     Repeated,
 }
+
+impl fmt::Display for ContentLengthError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Malformed => "the Content-Length is not a number below 2^63",
+            Self::Repeated => "more than one Content-Length",
+        })
+    }
+}
+
+impl Error for ContentLengthError {}
 
 /// Header or trailer fields, in order. At most 65 535 fields and 4 GiB of arena.
 #[derive(Clone)]
@@ -691,9 +705,9 @@ impl PartialEq for FieldMap {
 
 impl Eq for FieldMap {}
 
-impl std::fmt::Debug for FieldMap {
+impl fmt::Debug for FieldMap {
     /// Shows names and value lengths only: values may be secrets.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter().map(|(name, value)| (name.as_str(), value.len()))).finish()
     }
 }

@@ -1,11 +1,22 @@
 //! Percent-decoding and dot segments (RFC 3986 §2.1, §5.2.4).
 
+use std::error::Error;
+use std::fmt;
+
 /// A '%' that is not followed by two hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EscapeError {
     /// Index of the '%' in the raw path.
     pub at: usize,
 }
+
+impl fmt::Display for EscapeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the '%' at index {} is not followed by two hexadecimal digits", self.at)
+    }
+}
+
+impl Error for EscapeError {}
 
 /// Appends `raw` to `out` with percent-escapes decoded once. `%00` becomes a zero byte; a caller that cannot accept
 /// it has to check. O(n). On failure `out` is unchanged.

@@ -1,5 +1,8 @@
 //! The request target (RFC 9112 §3.2, RFC 9110 §7.1).
 
+use std::error::Error;
+use std::fmt;
+
 use crate::path::{hex, push_escape};
 use crate::syntax::parse_number;
 
@@ -28,6 +31,18 @@ pub enum TargetError {
     /// The authority is empty or not `host[:port]`.
     Authority,
 }
+
+impl fmt::Display for TargetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Form => "the target has none of the forms of RFC 9112",
+            Self::Byte => "the target contains an invalid character or escape",
+            Self::Authority => "the target's authority is not a host with an optional port",
+        })
+    }
+}
+
+impl Error for TargetError {}
 
 /// The offsets of a target's parts in its text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -10,6 +10,7 @@ mod reader;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::error::Error;
 use std::fmt;
 use std::rc::Rc;
 use std::task::{Context as Task, Poll};
@@ -58,6 +59,8 @@ impl fmt::Display for BodyError {
         })
     }
 }
+
+impl Error for BodyError {}
 
 /// A body that is produced frame by frame.
 pub trait BodyStream {

@@ -1,6 +1,7 @@
 //! The traits [`Handler`] and [`Matcher`], and the values that they return.
 
 use std::borrow::Cow;
+use std::error::Error;
 use std::fmt;
 
 use causeway_message::{Chunk, StatusCode};
@@ -204,6 +205,8 @@ impl fmt::Display for Fault {
         }
     }
 }
+
+impl Error for Fault {}
 
 /// The id of a fault, on an error page and in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

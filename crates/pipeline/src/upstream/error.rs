@@ -1,5 +1,6 @@
 //! Why a call has no response.
 
+use std::error::Error;
 use std::fmt;
 use std::io;
 
@@ -118,3 +119,5 @@ impl fmt::Display for CallError {
         }
     }
 }
+
+impl Error for CallError {}

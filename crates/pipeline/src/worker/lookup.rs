@@ -1,5 +1,6 @@
 //! Questions to DNS that the system's resolver has no call for: services, and other servers.
 
+use std::error::Error;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -143,6 +144,8 @@ impl fmt::Display for LookupError {
         f.write_str(&self.0)
     }
 }
+
+impl Error for LookupError {}
 
 #[cfg(test)]
 mod tests {
