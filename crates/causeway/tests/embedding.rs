@@ -9,9 +9,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use causeway::Server;
-use causeway::caddyfile::{Order, RegisterError, Syntax};
-use causeway::pipeline::async_handler;
-use causeway::server::{LoadError, Running, ServerStartError};
+use causeway::caddyfile::{Dispenser, Error, Order, RegisterError, Syntax, subroute_handler};
+use causeway::pipeline::{ListenAddress, async_handler};
+use causeway::server::{AdminAddress, LoadError, Running, ServerStartError};
+use causeway::{message, pipeline};
 use serde_json::{Value, json};
 
 /// Runs a test on a runtime like the command line's.
@@ -154,7 +155,7 @@ fn refused_settings() {
             ),
             (
                 Server::builder().directive("shout", Order::After("whisper"), syntax()).json(json!({})),
-                "directive 'shout': the directive to be placed beside is not in the order",
+                "directive 'shout': the directive to be placed beside, 'whisper', is not in the order",
             ),
             (
                 Server::builder().json(json!({ "apps": { "ftp": {} } })),
@@ -175,6 +176,52 @@ fn refused_settings() {
         causeway::caddyfile::Directives::standard().register("log", Order::First, syntax()),
         Err(RegisterError::Taken)
     );
+}
+
+// A directive with a block of directives, as `handle` has.
+#[test]
+fn a_directive_with_nested_directives() {
+    fn guarded(d: &mut Dispenser<'_>) -> Result<Value, Error> {
+        Ok(subroute_handler(&d.routes()?))
+    }
+    run(async {
+        let server = Server::builder()
+            .directive("guarded", Order::Before("respond"), Syntax::Handler(guarded))
+            .caddyfile(":0 {\n\tbind 127.0.0.1\n\tguarded /a* {\n\t\trespond /a inner\n\t}\n\trespond outer\n}\n")
+            .workers(1)
+            .start()
+            .await
+            .unwrap();
+        assert_eq!(served(&server, "/a").await, (200, "inner".to_owned()));
+        assert_eq!(served(&server, "/ab").await, (200, "outer".to_owned()));
+        server.stop().await;
+    });
+}
+
+#[test]
+fn the_admin_api_has_the_builders_address() {
+    run(async {
+        let listen = ListenAddress { host: Some([127, 0, 0, 1].into()), port: 0 }.into();
+        let address = AdminAddress { host: "127.0.0.1".to_owned(), listen };
+        let caddyfile = ":0 {\n\tbind 127.0.0.1\n}\n";
+        let server = Server::builder().caddyfile(caddyfile).admin(address).workers(1).start().await.unwrap();
+        assert_eq!(get(server.admin_address().unwrap(), "/config/admin").await.0, 200);
+        server.stop().await;
+    });
+}
+
+// A program can return them by `?`.
+#[test]
+fn errors_are_errors() {
+    fn is_error<E: std::error::Error + Send + Sync + 'static>() {}
+    is_error::<message::ContentLengthError>();
+    is_error::<message::path::EscapeError>();
+    is_error::<message::OpenError>();
+    is_error::<message::TargetError>();
+    is_error::<pipeline::BodyError>();
+    is_error::<pipeline::CallError>();
+    is_error::<pipeline::Fault>();
+    is_error::<RegisterError>();
 }
 
 // A handler that is an async function, and variables that the program defines.

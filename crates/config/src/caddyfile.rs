@@ -67,7 +67,7 @@ pub use matcher::MatcherSet;
 pub use position::Position;
 pub(crate) use proxy::POLICIES;
 pub use registry::{DirectiveOutput, Directives, Order, RegisterError, Syntax};
-pub use route::Route;
+pub use route::{Route, subroute_handler};
 pub use segment::Segment;
 pub use tls::Tls;
 pub use token::{Quote, Token};
@@ -392,7 +392,7 @@ fn named_routes(blocks: &[ServerBlock], session: &Session<'_>) -> Result<BTreeMa
                 }
                 json!({ "handle": [only.handlers[0]] })
             }
-            _ => json!({ "handle": [route::subroute_handler(&routes)] }),
+            _ => json!({ "handle": [subroute_handler(&routes)] }),
         };
         let invoked = session.invoked.take();
         if named.insert(name.clone(), NamedRoute { route, invoked }).is_some() {

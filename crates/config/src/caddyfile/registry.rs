@@ -66,21 +66,23 @@ pub enum Order<'a> {
 }
 
 /// Why a directive could not be registered. A programming error of the caller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RegisterError {
     /// The name already has a syntax.
     Taken,
-    /// [`Order`] names a directive that is not in the order.
-    NoSuchNeighbour,
+    /// [`Order`] names this directive, which is not in the order.
+    NoSuchNeighbour(Box<str>),
 }
 
 impl fmt::Display for RegisterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Taken => "a directive of this name is already registered",
-            Self::NoSuchNeighbour => "the directive to be placed beside is not in the order",
-        })
+        match self {
+            Self::Taken => f.write_str("a directive of this name is already registered"),
+            Self::NoSuchNeighbour(name) => {
+                write!(f, "the directive to be placed beside, '{name}', is not in the order")
+            }
+        }
     }
 }
 
@@ -166,13 +168,16 @@ impl Directives {
             Some(Availability::Available(_)) => return Err(RegisterError::Taken),
             Some(Availability::Withheld(_)) => {}
             None => {
-                let beside = |name: &str| self.order.iter().position(|other| **other == *name);
+                let beside = |name: &str| {
+                    let found = self.order.iter().position(|other| **other == *name);
+                    found.ok_or_else(|| RegisterError::NoSuchNeighbour(name.into()))
+                };
                 let index = match order {
                     Order::Unordered => None,
                     Order::First => Some(0),
                     Order::Last => Some(self.order.len()),
-                    Order::Before(other) => Some(beside(other).ok_or(RegisterError::NoSuchNeighbour)?),
-                    Order::After(other) => Some(beside(other).ok_or(RegisterError::NoSuchNeighbour)? + 1),
+                    Order::Before(other) => Some(beside(other)?),
+                    Order::After(other) => Some(beside(other)? + 1),
                 };
                 if let Some(index) = index {
                     self.order.insert(index, name.into());

@@ -27,7 +27,8 @@ impl Route {
         Self { matchers: matcher.into_iter().collect(), handlers: vec![handler], ..Self::default() }
     }
 
-    pub(crate) fn json(&self) -> Value {
+    /// Returns the route in Caddy's JSON, as for the `routes` of a handler.
+    pub fn json(&self) -> Value {
         let mut route = Map::new();
         if let Some(group) = &self.group {
             route.insert("group".into(), group.as_str().into());
@@ -89,8 +90,8 @@ pub(crate) enum RouteOrder {
 /// request, so it must not be joined with a neighbour of equal matchers, which may no longer match.
 const EXCLUSIVE: [&str; 3] = ["handle", "rewrite", "root"];
 
-/// A `subroute` handler with these routes.
-pub(crate) fn subroute_handler(routes: &[Route]) -> Value {
+/// Returns a `subroute` handler with these routes, such as those of [`Dispenser::routes`](super::Dispenser::routes).
+pub fn subroute_handler(routes: &[Route]) -> Value {
     let mut handler = Map::from_iter([("handler".to_owned(), Value::from("subroute"))]);
     if !routes.is_empty() {
         handler.insert("routes".into(), json(routes));
