@@ -325,7 +325,7 @@ fn a_listener_may_reuse_the_port_of_a_removed_one() {
         server.reload(|setup| setup.listen = vec![narrow, any(port)]).unwrap();
         assert_eq!(idle.get("/fixed").text(), "fixed", "the wide one stays");
         let words = in_use(server.reload(|setup| setup.listen = vec![narrow, any(port), narrow]));
-        assert_eq!(words, format!("listening on {narrow}: the configuration has this address twice"));
+        assert_eq!(words, format!("listening on {narrow}: the server is to listen on this address twice"));
         server.reload(|setup| setup.listen = vec![narrow]).unwrap();
         refused(far);
         if has_ipv6() {

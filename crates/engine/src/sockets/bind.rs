@@ -39,7 +39,7 @@ impl fmt::Display for BindError {
 impl std::error::Error for BindError {}
 
 /// The reason for refusing a second listener on one address.
-pub(super) const TWICE: &str = "the configuration has this address twice";
+pub(super) const TWICE: &str = "the server is to listen on this address twice";
 
 /// The sockets of one listener, one per worker, all bound to one address.
 pub(super) struct Bound {
