@@ -24,7 +24,8 @@ mod upgrade;
 pub use body::{EdgeBody, EdgeBodyError};
 pub use causeway_engine::certificate::CertifiedKey;
 pub use causeway_engine::{
-    BindError, Certificates, ObtainedCertificate, SessionTickets, SoughtCertificate, StartError,
+    BindError, Certificates, Engine, Observer, ObtainedCertificate, SessionTickets, SoughtCertificate, StartError,
+    TicketKeys, WorkerCounts, WorkerLiveness, WorkerView,
 };
 pub use causeway_pipeline::{
     BodyError, ClientAuthenticationMode, HeadLimits, Http2, Protocols, ProxyPolicy, ProxyProtocol, Timeouts,

@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::{Future, IntoFuture, pending};
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs as _};
 use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +37,8 @@ impl Server {
     pub fn builder() -> Builder {
         Builder {
             listen: Vec::new(),
-            sockets: Vec::new(),
+            unix: Vec::new(),
+            inherited: Vec::new(),
             workers: None,
             grace: GRACE,
             timeouts: Timeouts::default(),
@@ -55,7 +57,9 @@ impl Server {
 #[must_use = "nothing listens before `serve` or `start`"]
 pub struct Builder {
     listen: Vec<String>,
-    sockets: Vec<ListeningSocket>,
+    /// Files of Unix sockets, with their permission bits.
+    unix: Vec<(PathBuf, u32)>,
+    inherited: Vec<u16>,
     workers: Option<usize>,
     grace: Duration,
     timeouts: Timeouts,
@@ -84,6 +88,11 @@ pub enum ServeError {
     Address {
         /// The invalid text.
         found: String,
+    },
+    /// The path of a Unix socket is not valid UTF-8.
+    Path {
+        /// The path.
+        found: PathBuf,
     },
     /// A setting is out of its range.
     Setting {
@@ -115,6 +124,7 @@ impl fmt::Display for ServeError {
             Self::Address { found } => {
                 write!(f, "found '{found}' to listen on, expected HOST:PORT or :PORT with a host that has an address")
             }
+            Self::Path { found } => write!(f, "found {found:?} to listen on, expected a path in UTF-8"),
             Self::Setting { name, found, expected } => write!(f, "{name}: found {found}, expected {expected}"),
             Self::Protocols { has_tls: true } => {
                 f.write_str("protocols: expected http1 or http2 for a server with TLS")
@@ -141,22 +151,22 @@ impl std::error::Error for ServeError {
 impl Builder {
     /// Adds an address to listen on: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080`, or `:8080` for all addresses.
     /// Port 0 lets the system choose one. A name stands for those of its addresses that the machine has.
-    pub fn listen(mut self, address: impl Into<String>) -> Self {
-        self.listen.push(address.into());
+    pub fn listen(mut self, address: impl ToString) -> Self {
+        self.listen.push(address.to_string());
         self
     }
 
     /// Adds a Unix socket to listen on: the path of its file, which is created with these permission bits and removed at
     /// the end, or an abstract name after an `@`.
-    pub fn listen_unix(mut self, path: impl AsRef<str>, mode: u32) -> Self {
-        self.sockets.push(UnixAddress { path: path.as_ref().into(), mode }.into());
+    pub fn listen_unix(mut self, path: impl AsRef<Path>, mode: u32) -> Self {
+        self.unix.push((path.as_ref().into(), mode));
         self
     }
 
     /// Adds a listening socket that the process has inherited under this number, for example the first one of a systemd
     /// socket unit: 3.
     pub fn listen_inherited(mut self, descriptor: u16) -> Self {
-        self.sockets.push(ListeningSocket::Inherited(descriptor));
+        self.inherited.push(descriptor);
         self
     }
 
@@ -237,7 +247,12 @@ impl Builder {
     pub fn start<S: Servable>(self, service: S) -> Result<Running, ServeError> {
         self.check()?;
         let (plan, server) = plan(service, &json!({ "handler": "tower", "connect_info": self.connect_info }));
-        let mut sockets = self.sockets;
+        let mut sockets: Vec<_> =
+            self.inherited.iter().map(|descriptor| ListeningSocket::Inherited(*descriptor)).collect();
+        for (path, mode) in &self.unix {
+            let Some(text) = path.to_str() else { return Err(ServeError::Path { found: path.clone() }) };
+            sockets.push(UnixAddress { path: text.into(), mode: *mode }.into());
+        }
         for found in &self.listen {
             sockets.extend(addresses(found)?.into_iter().map(ListeningSocket::from));
         }
@@ -406,6 +421,32 @@ pub struct Serving<S> {
     builder: Builder,
     service: S,
     signal: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The key of a certificate stays out.
+        let mut fields = f.debug_struct("Builder");
+        fields
+            .field("listen", &self.listen)
+            .field("unix", &self.unix)
+            .field("inherited", &self.inherited)
+            .field("workers", &self.workers);
+        fields.field("grace", &self.grace).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = f.debug_struct("Running");
+        fields.field("addresses", &self.engine.bound_addresses()).field("grace", &self.grace).finish_non_exhaustive()
+    }
+}
+
+impl<S> fmt::Debug for Serving<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Serving").field("builder", &self.builder).finish_non_exhaustive()
+    }
 }
 
 impl<S: Servable> Serving<S> {

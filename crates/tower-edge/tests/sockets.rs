@@ -2,7 +2,9 @@
 
 mod support;
 
+use std::ffi::OsStr;
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -31,7 +33,7 @@ fn unix_socket() {
     let folder = std::env::temp_dir().join(format!("tower-edge-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("app.sock");
-    let server = Server::builder().listen_unix(path.to_str().unwrap(), 0o660).workers(2).with_connect_info();
+    let server = Server::builder().listen_unix(&path, 0o660).workers(2).with_connect_info();
     let running = server.start(router()).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
     assert_eq!(running.addresses(), []);
@@ -55,6 +57,18 @@ fn inherited_socket() {
     assert!(TestClient::connect(address).get("/").text().starts_with("127.0.0.1:"));
     let error = Server::builder().listen_inherited(9_999).start(router()).err().unwrap();
     assert!(error.to_string().starts_with("listening on fd/9999: the process has inherited no such"), "{error}");
+}
+
+#[test]
+fn addresses_of_other_types() {
+    let address = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+    let builder = Server::builder().listen(address).workers(1);
+    assert!(format!("{builder:?}").contains("127.0.0.1:0"));
+    let running = builder.start(router()).unwrap();
+    assert!(format!("{running:?}").contains(&running.addresses()[0].port().to_string()));
+    let path = OsStr::from_bytes(b"/nonexistent/\xff.sock");
+    let error = Server::builder().listen_unix(path, 0o600).start(router()).unwrap_err();
+    assert_eq!(error.to_string(), r#"found "/nonexistent/\xFF.sock" to listen on, expected a path in UTF-8"#);
 }
 
 // The service sees the address that the peer reports.

@@ -3,7 +3,7 @@ use super::*;
 #[track_caller]
 fn refused(builder: Builder, want: &str) {
     let service = axum::Router::<()>::new();
-    let error = builder.start(service).err().expect("a refusal");
+    let error = builder.start(service).expect_err("a refusal");
     assert!(error.to_string().starts_with(want), "{error}");
 }
 
@@ -32,7 +32,7 @@ fn errors_of_invalid_settings() {
     let taken = || builder().listen(taken.local_addr().unwrap().to_string());
     refused(taken(), "listening on 127.0.0.1:");
     // A program finds the system's error without reading the text.
-    let error = taken().start(axum::Router::<()>::new()).err().expect("a refusal");
+    let error = taken().start(axum::Router::<()>::new()).expect_err("a refusal");
     let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<std::io::Error>());
     assert_eq!(source.expect("the system's error").kind(), std::io::ErrorKind::AddrInUse);
 }
