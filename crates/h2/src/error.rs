@@ -96,6 +96,7 @@ impl ConnectionError {
 
 impl fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Other implementations log these names too.
         f.write_str(self.name())
     }
 }
