@@ -213,6 +213,10 @@ impl<S: Servable> Handler for Edge<S> {
         let mut service = state.service.take().unwrap_or_else(|| state.clone_service());
         let id = self.state;
         let then = move |cx: &mut Context, answer: Result<http::Response<S::Content>, S::Error>| match answer {
+            // RFC 9110 §15.2.2: a 101 answers a request with `Upgrade`, and `upgrade` handles those.
+            Ok(answer) if answer.status() == http::StatusCode::SWITCHING_PROTOCOLS => {
+                failed("a 101 without an upgrade".into())
+            }
             Ok(answer) => {
                 let generation = Rc::clone(cx.generation());
                 Step::Respond(generation.state(id).answer(cx, answer))

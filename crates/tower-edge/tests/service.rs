@@ -260,6 +260,15 @@ fn requests_beyond_the_grace_period_are_aborted() {
     assert_eq!(service.futures.load(Ordering::Relaxed), 0);
 }
 
+// RFC 9110 §15.2.2: a 101 is a response to a request with `Upgrade`.
+#[test]
+fn a_101_without_an_upgrade_is_a_500() {
+    let answer = || Response::builder().status(101).body(Body::from("content")).unwrap();
+    let running = start(Router::new().route("/", get(async move || answer())));
+    let response = client(&running).get("/");
+    assert_eq!((response.status, response.text()), (500, ""));
+}
+
 // tokio, `Runtime`: dropping a runtime waits for running `spawn_blocking`s, without a limit.
 #[test]
 fn an_end_does_not_wait_for_blocking_work() {
