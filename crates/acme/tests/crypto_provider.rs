@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use causeway_acme::http::{HttpClient, ServerTrust};
+use causeway_acme::http::{HttpClient, ProxyChoice, ServerTrust};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 
 // rustls, `CryptoProvider`: without a default one, and with the features `aws_lc_rs` and `ring`, `ClientConfig::builder` panics. With this
@@ -16,5 +16,7 @@ fn clients_use_no_default_provider() {
         let client = HttpClient::trusting(&trust, None);
         assert!(client.is_ok() || matches!(trust, ServerTrust::System));
     }
+    let proxy = ProxyChoice::Proxy("http://127.0.0.1:1".parse().unwrap());
+    drop(HttpClient::through(&proxy, &[]));
     HttpClient::unix(Path::new("/nonexistent"));
 }

@@ -18,8 +18,8 @@ use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use tower_service::Service;
 
-use super::HttpError;
 use super::proxy::{NetworkProxy, ProxyChoice, ProxyEnvironment, ProxyKind};
+use super::{HttpError, configured};
 
 type BoxError = Box<dyn Error + Send + Sync>;
 type Opened = Pin<Box<dyn Future<Output = Result<Stream, BoxError>> + Send>>;
@@ -51,8 +51,8 @@ impl Connector {
         let uri = proxy.uri().clone();
         Ok(match proxy.kind() {
             ProxyKind::Http | ProxyKind::Https => {
-                let builder = HttpsConnectorBuilder::new().try_with_platform_verifier();
-                let connector = builder.map_err(HttpError::SystemRoots)?.https_or_http().enable_http1();
+                let builder = HttpsConnectorBuilder::new().with_tls_config(configured(&[])?);
+                let connector = builder.https_or_http().enable_http1();
                 let tunnel = Tunnel::new(uri, connector.wrap_connector(tcp()));
                 match proxy.basic_authorization().and_then(|value| HeaderValue::from_str(&value).ok()) {
                     Some(value) => Self::Tunnel(Box::new(tunnel.with_auth(value))),
