@@ -341,6 +341,8 @@ impl Server {
         let _ = done.send(());
         self.admins.close();
         self.admins.closed().await;
+        // A closed output sends the metrics once more, and `flush` waits for it.
+        self.metric_push = None;
         flush().await;
     }
 
@@ -401,6 +403,7 @@ impl Server {
         // The last request of an idle connection has the other half of the time.
         without_blocked_workers(self.grace, self.engine.drain_with_idle_grace(self.grace, self.grace / 2)).await;
         self.admins.closed().await;
+        self.metric_push = None;
         flush().await;
     }
 

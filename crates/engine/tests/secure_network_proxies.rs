@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use causeway_pipeline::{
     NetworkProxy, NetworkProxyProtocol, Roots, TlsClient, TlsPolicy, TlsSpec, Transport, Versions,
 };
+use rustls::crypto::aws_lc_rs::default_provider;
 use support::TestServer;
 use support::forward::override_transport;
 use support::tls::{Authority, Signed, Store};
@@ -28,7 +29,9 @@ impl SecureProxy {
         let address = listener.local_addr().unwrap();
         let requests = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&requests);
-        let mut config = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key).unwrap();
+        let builder = rustls::ServerConfig::builder_with_provider(Arc::new(default_provider()));
+        let builder = builder.with_safe_default_protocol_versions().unwrap();
+        let mut config = builder.with_no_client_auth().with_single_cert(chain, key).unwrap();
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let acceptor = TlsAcceptor::from(Arc::new(config));
         std::thread::spawn(move || {

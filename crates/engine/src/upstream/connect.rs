@@ -178,7 +178,10 @@ async fn reach(pool: &Rc<UpstreamPool>, deadline: Option<Instant>) -> Result<(Re
                     reason.replace("the upstream", "the proxy")
                 ))
             };
-            let connector = connector(pool, TlsPeer::NetworkProxy).await?;
+            let connector = connector(pool, TlsPeer::NetworkProxy).await.map_err(|error| match error {
+                CallError::Tls(reason) => fault(reason),
+                error => error,
+            })?;
             let mut secured = connector.connect(core, stream).await.map_err(fault)?;
             if is_tunnelled {
                 network_proxy::connect(&mut secured.stream, proxy, &pool.address).await?;

@@ -33,7 +33,11 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Arc<dyn ServerNameMa
             ));
         }
         let pattern = template.text_of_unknown();
-        let CompiledRegex { regex, .. } = CompiledRegex::build(&pattern, build)?;
+        let compiled = CompiledRegex::read(&pattern).map_err(|reason| {
+            let hint = if template.literal().is_none() { "; a text in braces is a placeholder, unless `\\` precedes them" } else { "" };
+            build.refuse(&written.pattern, format!("a regular expression: {reason}{hint}"))
+        });
+        let CompiledRegex { regex, .. } = compiled?;
         Ok(Arc::new(SniRegexp { regex, pattern }) as _)
     })
 }

@@ -34,6 +34,10 @@ enum Network {
 }
 
 impl Address {
+    pub(super) fn is_unix(&self) -> bool {
+        self.network == Network::Unix
+    }
+
     /// # Errors
     /// A description of the expected form.
     pub(super) fn parse(text: &str) -> Result<Self, Cow<'static, str>> {

@@ -271,6 +271,8 @@ impl ChosenBackend {
             Some(name) => cx.with_rendered(name, |cx, text| pool.of_server_name(text, cx.worker())),
         };
         let pool = match &plan.network_proxy {
+            // A Unix socket is reached directly.
+            Some(_) if pool.address.is_unix() => pool,
             None => pool,
             Some(url) => cx.with_rendered(url, |cx, url| pool.of_network_proxy(url, &plan.transport, cx.worker()))?,
         };

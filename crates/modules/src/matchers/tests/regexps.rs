@@ -135,6 +135,11 @@ fn sni_regexp() {
     assert_eq!(text("{env.ZONE}"), r"example\.com");
     for (value, want) in [
         (json!({ "pattern": "a(" }), "sni_regexp.pattern: found 'a(', expected a regular expression: unclosed group"),
+        (
+            json!({ "pattern": r"^\p{Greek}$" }),
+            "sni_regexp.pattern: found '^\\p{Greek}$', expected a regular expression: an invalid Unicode class at character 2; a text in \
+             braces is a placeholder, unless `\\` precedes them",
+        ),
         (json!({ "name": "-" }), "sni_regexp.name: found '-', expected a name with letters, digits or underscores"),
         (json!({ "patern": "x" }), "sni_regexp.patern: unknown field `patern`"),
         (json!("x"), "sni_regexp: found the string 'x', expected an object"),

@@ -440,7 +440,7 @@ fn a_network_proxy_for_each_request() {
         "network_proxy": { "from": "url", "url": "{http.request.header.X-Scheme}://{http.request.header.X-Proxy}" },
         "tls": { "server_name": "up.test", "insecure_skip_verify": true },
     });
-    let mut kit = kit(json!({ "transport": transport }));
+    let mut kit = kit(json!({ "transport": &transport }));
     let of = |kit: &mut Kit, scheme: &str, host: &str| {
         let request = Request::get("/").field("X-Scheme", scheme).field("X-Proxy", host);
         let (call, pending) = start_call(kit, &request);
@@ -459,6 +459,9 @@ fn a_network_proxy_for_each_request() {
         let answer = kit.send(&Request::get("/").field("X-Scheme", scheme).field("X-Proxy", host));
         assert_eq!(answer.status, 502, "{scheme} {host}");
     }
+    // A Unix socket is reached directly, also if the URL of the request is not valid.
+    let mut socket = super::kit(json!({ "transport": transport, "upstreams": [{ "dial": "unix//tmp/a.sock" }] }));
+    assert!(of(&mut socket, "", "").network_proxy.is_none());
     // A client chooses them, so any number of them needs bounded memory.
     for number in 0..3000 {
         of(&mut kit, "http", &format!("{number}.test"));
