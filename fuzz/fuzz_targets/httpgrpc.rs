@@ -10,8 +10,8 @@ use std::sync::Weak;
 
 use causeway_httpgrpc::stream::{RequestStreamDecoder, ResponseStreamDecoder, StreamPart};
 use causeway_httpgrpc::{
-    DecodeError, Encoding, Limits, RequestDecoder, ResponseDecoder, Status, DecodeProgress, decode_error, encode_request,
-    encode_response,
+    DecodeError, DecodeProgress, Encoding, Limits, RequestDecoder, ResponseDecoder, Status, decode_error,
+    encode_request, encode_response,
 };
 use causeway_message::syntax::is_value;
 use causeway_message::{Block, BlockMut, Chunk, FieldMap, FieldValue, Home, NameRef};

@@ -90,7 +90,8 @@ fn acceptor(certificate: &str, key: &str) -> TlsAcceptor {
     let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()
         .expect("versions of TLS")
-        .with_no_client_auth().with_single_cert(chain, key);
+        .with_no_client_auth()
+        .with_single_cert(chain, key);
     let mut config = config.unwrap_or_else(|error| panic!("{certificate}: {error}"));
     config.alpn_protocols = vec![b"h2".to_vec()];
     Arc::new(config).into()

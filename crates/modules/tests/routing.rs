@@ -241,6 +241,7 @@ fn the_registry_names_all_modules() {
         "http.matchers.url_pattern",
         "http.matchers.vars",
         "http.matchers.vars_regexp",
+        "tls.handshake_match.sni_regexp",
     ];
     assert_eq!(registry().modules(), want);
 }
