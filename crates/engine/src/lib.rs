@@ -5,7 +5,7 @@
 //! - `sockets`: the process's listening sockets, and the listener that uses each
 //! - `listener`: a worker's listeners, and their replacement on a reload
 //! - `accept`: from sockets to connections, and the choice of a worker for each connection
-//! - `drive`: the life of a connection, written once over two seams
+//! - `drive`: the life of a connection, written once, generic over two traits
 //!   - `transport`: plain sockets; `tls`: sockets under TLS
 //!   - `machine`: the protocol
 //! - `proxy_protocol`: addresses that a proxy reports at the start of a connection

@@ -234,7 +234,7 @@ impl Engine {
 
     /// As [`drain`](Self::drain), but an idle connection of HTTP/1 stays open until its next response, which announces the
     /// end, or for `idle_grace`: a request may be on its way, and a close without an announcement would lose it. (HTTP/2 announces
-    /// its end in any case.)
+    /// its end in any case.) Tunnels and handlers that wait for [`ShutdownPhase::Stopping`] go on until the grace is over.
     pub async fn drain_with_idle_grace(mut self, grace: Duration, idle_grace: Duration) {
         self.sockets.remove_files();
         let (emptied, mut all_emptied) = mpsc::channel(1);

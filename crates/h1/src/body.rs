@@ -1,11 +1,11 @@
 //! The end of a message's content (RFC 9112 §6.3, §7.1).
 //!
 //! ```text
-//! Sized ──last byte──► Over
+//! Sized ──last byte──► (end)
 //!                ┌─► Space ─┐
 //! Chunked:  Size ┴──';'──────┴► Extension ─┐            ┌─────────────── CR LF ◄───────────┐
 //!             └──CR────────────────────────┴─► SizeLf ──┤ size > 0 ► Data ─► DataCr ─► DataLf
-//!                                                       └ size = 0 ► Trailers ─► Over
+//!                                                       └ size = 0 ► Trailers ─► (end)
 //! ```
 
 use std::ops::Range;

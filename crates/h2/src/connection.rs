@@ -132,7 +132,7 @@ pub(crate) enum InputStep<'a> {
         range: Range<usize>,
     },
     End(u32),
-    /// The request's content has ended before its declared length, after the response has is_preface_sent.
+    /// The request's content has ended before its declared length, after the response has begun.
     ShortEnd(u32),
     /// The stream is over and removed from the table.
     Reset(u32, ErrorCode),
@@ -266,7 +266,7 @@ impl Connection {
     ) -> Result<InputStep<'a>, ConnectionError> {
         let rest = &input[*at..];
         let Some(frame) = FrameHeader::read(rest) else {
-            // An empty input does not show whether a frame has is_preface_sent.
+            // An empty input does not show whether a frame has begun.
             if !input.is_empty() {
                 self.partial = !rest.is_empty();
             }

@@ -421,7 +421,7 @@ impl Default for Timeouts {
 /// The time limit of one direction of an exchange's content. Only the time counts in which the peer has to send or to accept bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransferLimit {
-    /// The time without progress; with a rate, the time that the peer may exceed the rate's.
+    /// The time without progress; with a minimum rate, how far the peer may fall behind that rate.
     pub idle: Duration,
     /// Bytes per second that the peer has to send or to accept on average. `None`: any progress will do.
     pub bytes_per_second: Option<NonZeroU64>,

@@ -26,7 +26,7 @@ pub(super) const STREAM_BYTES_MAX: usize = 64 * 1024;
 /// The content of one message that is being sent, and its progress.
 pub(crate) struct Sending {
     phase: Phase,
-    /// Bytes of content that the stream accepted.
+    /// Bytes of content that the stream took, also those beyond the announced length, which it drops.
     sent: u64,
     /// `sent` when the output was last empty.
     sent_at_flush: u64,
@@ -167,9 +167,9 @@ impl Sending {
         matches!(self.phase, Phase::Done)
     }
 
-    /// Bytes of content that the stream accepted.
+    /// Bytes of content that were sent: the stream drops those beyond the announced length.
     pub(crate) fn sent(&self) -> u64 {
-        self.sent
+        if self.has_length() { self.sent.min(self.announced) } else { self.sent }
     }
 
     /// Returns whether content is there, or may be: a source that was not pulled yet counts.

@@ -480,7 +480,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         match self.line.flush(task, out) {
             Flush::Complete => {}
             Flush::Blocked => {
-                // Without several streams the bound costs nothing, and a slow reader is noticed in time.
+                // A connection with one stream keeps the low limit: it costs nothing there, and a slow reader is detected early.
                 if self.machine.is_multiplexed() && self.pauses_until_raise > 0 {
                     self.pauses_until_raise -= 1;
                     if self.pauses_until_raise == 0 {

@@ -1,10 +1,10 @@
 //! Passes the listening sockets to another process.
 //!
 //! ```text
-//!   this process:  lend ──► (the other process is ready) ──► leave ──► drain
-//!   the other one: start_with ──► accepts too ──────────────► own
+//!   this process:  duplicate_sockets ──► (the other process is ready) ──► release_socket_files ──► drain
+//!   the other one: start_with ──► accepts too ──► take_over_socket_files
 //! ```
-//! `leave` and `own` come in either order. Until `leave`, this process may also go on as if nothing had happened.
+//! The files change hands in either order. Until `release_socket_files`, this process may also go on as if nothing had happened.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -43,7 +43,7 @@ impl CallQueue {
         self.calls.borrow().front().map(|waiting| waiting.queued_at)
     }
 
-    /// Returns since when the call at place `ahead` of the queue waits.
+    /// Returns the time since which the call at `index` waits.
     fn queued_at(&self, index: usize) -> Option<Instant> {
         self.calls.borrow().get(index).map(|waiting| waiting.queued_at)
     }

@@ -1,7 +1,7 @@
 //! Lookups in DNS, on a thread for names.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 use std::path::Path;
 
 use causeway_dns as dns;
@@ -10,18 +10,20 @@ use causeway_pipeline::worker::{DnsRecord, Families, LookupError, Question, Reso
 /// The file of names that the system's resolver reads.
 pub(super) const HOSTS: &str = "/etc/hosts";
 
+/// The addresses of `localhost`, by RFC 6761 §6.3. Without [`HOSTS`], as in a bare container, the system's resolver would ask a server in
+/// DNS for it.
+const LOOPBACK: [IpAddr; 2] = [IpAddr::V6(Ipv6Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::LOCALHOST)];
+
 /// Resolves `host:port` with the system's resolver; blocks for as long as the servers take.
 ///
 /// # Errors
 /// The resolver's.
 pub(super) fn resolve(address: &str, hosts: &Path) -> io::Result<Vec<SocketAddr>> {
-    // RFC 6761 §6.3: this name is always the loopback address. Without the file, as in a bare container, the resolver would
-    // ask a server in DNS.
     if let Some(("localhost", port)) = address.rsplit_once(':')
         && let Ok(port) = port.parse()
         && !hosts.exists()
     {
-        return Ok(vec![(Ipv6Addr::LOCALHOST, port).into(), (Ipv4Addr::LOCALHOST, port).into()]);
+        return Ok(LOOPBACK.map(|ip| (ip, port).into()).to_vec());
     }
     refuse_numbers(address.rsplit_once(':').map_or(address, |(host, _)| host))?;
     Ok(address.to_socket_addrs()?.collect())
@@ -51,7 +53,7 @@ pub(super) fn look_up(
 ) -> Result<Vec<DnsRecord>, LookupError> {
     match (question, resolver) {
         // The system's resolver has more sources than DNS.
-        (Question::Addresses { name, families }, None) => by_system(name, families_of(*families)),
+        (Question::Addresses { name, families }, None) => by_system(name, families_of(*families), Path::new(HOSTS)),
         _ => {
             // A lookup takes a round trip or more, and a runtime some microseconds.
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -88,12 +90,15 @@ async fn by_dns(
     })
 }
 
-fn by_system(name: &str, families: dns::Families) -> Result<Vec<DnsRecord>, LookupError> {
+fn by_system(name: &str, families: dns::Families, hosts: &Path) -> Result<Vec<DnsRecord>, LookupError> {
     let failed = |error: io::Error| LookupError::new(format!("{name}: {error}"));
-    refuse_numbers(name).map_err(failed)?;
-    let found = (name, 0).to_socket_addrs().map_err(failed)?;
-    let found: Vec<_> =
-        found.map(|address| address.ip()).filter(|ip| families.has(*ip)).map(DnsRecord::Address).collect();
+    let found: Vec<IpAddr> = if name == "localhost" && !hosts.exists() {
+        LOOPBACK.to_vec()
+    } else {
+        refuse_numbers(name).map_err(failed)?;
+        (name, 0).to_socket_addrs().map_err(failed)?.map(|address| address.ip()).collect()
+    };
+    let found: Vec<_> = found.into_iter().filter(|ip| families.has(*ip)).map(DnsRecord::Address).collect();
     if found.is_empty() { Err(LookupError::new(format!("found no records of {name}"))) } else { Ok(found) }
 }
 

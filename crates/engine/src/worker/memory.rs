@@ -22,7 +22,7 @@ const OUTPUTS_IDLE: usize = 16;
 /// Staging bytes that a kept write list may hold.
 const OUTPUT_BYTES_KEPT: usize = 64 * 1024;
 
-/// The pools. Each is bounded, and last_shrink_freed after the worker was idle.
+/// The pools. Each is bounded, and shrinks after the worker was idle.
 pub(crate) struct Memory {
     pub(crate) blocks: Blocks,
     slots: RefCell<Vec<ExchangeSlot>>,

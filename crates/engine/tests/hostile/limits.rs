@@ -432,6 +432,32 @@ fn a_client_disconnects_while_the_upstream_does_not_read() {
     assert_all_returned(&server);
 }
 
+// The write timeout holds also after the last call was given up, when only its reset waits to be written.
+#[test]
+fn an_upstream_that_does_not_read_the_reset() {
+    let server = TestServer::start(|_| {});
+    let origin = Origin::new(vec![|peer| {
+        // The maximum window: only the socket's buffers stop the client.
+        peer.preface(&[(4, 0x7fff_ffff)]);
+        peer.frame(8, 0, 0, &0x7fff_0000_u32.to_be_bytes());
+        std::thread::sleep(4 * SHORT);
+        // The bytes in the socket's buffer, then the end.
+        peer.rest();
+    }]);
+    tuned(&origin, |transport| {
+        transport.versions = Versions::Http2;
+        (transport.write_timeout, transport.idle_timeout) = (Some(SHORT), Duration::from_secs(3600));
+        transport.head_timeout = None;
+    });
+    let mut client = server.client();
+    client.send(format!("POST {} HTTP/1.1\r\nHost: a\r\nContent-Length: 50000000\r\n\r\n", origin.target()));
+    client.stream.set_write_timeout(Some(SHORT / 2)).unwrap();
+    let _ = client.stream.write_all(&vec![0; 50_000_000]);
+    client.reset();
+    origin.end();
+    assert_all_returned(&server);
+}
+
 // A slow client does not count against the upstream: its timeouts run only while the call waits for the upstream.
 #[test]
 fn a_slow_client_does_not_time_out_the_upstream() {

@@ -35,7 +35,7 @@ impl<T: Transport> ClientConnection<T> {
                 call.fail(fault);
                 is_late = true;
             } else {
-                next = Some(next.map_or(deadline, |next| next.min(deadline)));
+                next = Some(earlier(next, deadline));
             }
         }
         if is_late {
@@ -48,7 +48,7 @@ impl<T: Transport> ClientConnection<T> {
                 self.fail_all(&CallError::Stalled);
                 return ControlFlow::Break(());
             }
-            next = Some(next.map_or(deadline, |next| next.min(deadline)));
+            next = Some(earlier(next, deadline));
         }
         let Self { calls, machine, origin, .. } = self;
         let spec = &origin.spec;
@@ -64,11 +64,15 @@ impl<T: Transport> ClientConnection<T> {
                 self.flush(task, out);
                 return ControlFlow::Break(());
             }
-            next = Some(deadline);
+            next = Some(earlier(next, deadline));
         }
         if let Some(next) = next {
             self.line.set_deadline(next);
         }
         ControlFlow::Continue(())
     }
+}
+
+fn earlier(next: Option<Instant>, deadline: Instant) -> Instant {
+    next.map_or(deadline, |next| next.min(deadline))
 }
