@@ -1,6 +1,6 @@
 //! The content of a message while it is sent: pieces of a body, and the part of a piece that its stream did not accept.
 
-use std::task::{Context as Task, Poll};
+use std::task::{Context as PollContext, Poll};
 
 use causeway_message::{Chunk, FieldMap};
 use causeway_pipeline::{Body, BodyError, BodyReader, Frame};
@@ -63,11 +63,11 @@ impl Content {
     }
 
     /// Returns the next piece; a piece of a file is one block at most.
-    pub(crate) fn pull(&mut self, core: &Core, task: &mut Task<'_>) -> Pull {
+    pub(crate) fn pull(&mut self, core: &Core, poll_cx: &mut PollContext<'_>) -> Pull {
         if !self.kept.is_empty() {
             return Pull::Chunk(std::mem::take(&mut self.kept));
         }
-        let pull = Pull::from(self.rest.poll_frame(&core.worker(), task));
+        let pull = Pull::from(self.rest.poll_frame(&core.worker(), poll_cx));
         self.pending = matches!(pull, Pull::Pending);
         pull
     }

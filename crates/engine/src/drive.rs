@@ -23,7 +23,7 @@ mod wake;
 
 use std::future::Future;
 use std::pin::pin;
-use std::task::Context as Task;
+use std::task::Context as PollContext;
 
 use crate::blocks::BlockSize;
 use crate::machine::Machine;
@@ -47,6 +47,6 @@ fn block_size_max(machine: &impl Machine) -> BlockSize {
 
 /// Yields to the worker's other tasks until the reactor was polled. A plain wakeup would put the task back in the run queue at once,
 /// and while that queue is never empty the runtime polls the reactor only every few dozen turns, so every other connection waits.
-fn yield_turn(task: &mut Task<'_>) {
-    let _ = pin!(tokio::task::yield_now()).poll(task);
+fn yield_turn(poll_cx: &mut PollContext<'_>) {
+    let _ = pin!(tokio::task::yield_now()).poll(poll_cx);
 }

@@ -12,7 +12,7 @@ use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::task::{Context as Task, Poll, Waker};
+use std::task::{Context as PollContext, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use rustix::time::{
@@ -85,13 +85,13 @@ impl ReceiveDelays {
 
     /// Completes when the connection's delay is over, and returns the time of its bytes. Panics if the connection is not delayed.
     #[cold]
-    pub(crate) fn poll(&self, key: TimerKey, task: &mut Task<'_>) -> Poll<ReadTime> {
+    pub(crate) fn poll(&self, key: TimerKey, poll_cx: &mut PollContext<'_>) -> Poll<ReadTime> {
         let mut delayed = self.delayed.borrow_mut();
         let Entry::Occupied(mut entry) = delayed.entry(key) else {
             unreachable!("only a delayed connection polls its delay")
         };
         if Instant::now() < entry.get().due {
-            entry.get_mut().waker.clone_from(task.waker());
+            entry.get_mut().waker.clone_from(poll_cx.waker());
             return Poll::Pending;
         }
         Poll::Ready(entry.remove().read)
@@ -129,9 +129,9 @@ impl ReceiveDelays {
 
     /// The task that wakes delayed connections when the alarm fires; one per worker, until the worker ends.
     async fn run_alarm(self: Rc<Self>, alarm: Rc<AsyncFd<OwnedFd>>) {
-        poll_fn(|task| {
+        poll_fn(|poll_cx| {
             loop {
-                match alarm.poll_read_ready(task) {
+                match alarm.poll_read_ready(poll_cx) {
                     Poll::Pending => return Poll::Pending,
                     // The reactor has shut down.
                     Poll::Ready(Err(_)) => return Poll::Ready(()),

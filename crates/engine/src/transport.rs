@@ -10,7 +10,7 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd as _;
 use std::pin::Pin;
-use std::task::{Context as Task, Poll, Waker, ready};
+use std::task::{Context as PollContext, Poll, Waker, ready};
 use std::time::Duration;
 
 use progress::is_policy_called;
@@ -40,7 +40,7 @@ impl From<usize> for Received {
 pub(crate) trait Transport: Unpin + 'static {
     /// Reads into `bytes`. A short read means that the kernel's buffer is empty; the next call then returns `Pending` without
     /// a system call until bytes arrive.
-    fn poll_read(&mut self, task: &mut Task<'_>, bytes: &mut [u8]) -> Poll<io::Result<Received>>;
+    fn poll_read(&mut self, poll_cx: &mut PollContext<'_>, bytes: &mut [u8]) -> Poll<io::Result<Received>>;
 
     /// Turns the kernel's timestamps of received bytes on or off.
     fn set_timestamps(&self, on: bool);
@@ -49,22 +49,22 @@ pub(crate) trait Transport: Unpin + 'static {
     ///
     /// The next call must begin with the remaining bytes, and may append further ones: a transport may have buffered the
     /// remaining bytes already, to send them when the kernel has room.
-    fn poll_write(&mut self, task: &mut Task<'_>, bytes: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
+    fn poll_write(&mut self, poll_cx: &mut PollContext<'_>, bytes: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
 
     /// Waits until a write is likely to succeed.
-    fn poll_write_ready(&mut self, task: &mut Task<'_>) -> Poll<io::Result<()>>;
+    fn poll_write_ready(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<io::Result<()>>;
 
     /// As [`poll_write`](Self::poll_write), but fails with `WouldBlock` in place of a wait. For the last bytes of a connection that no task
     /// polls any more.
     fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.poll_write(&mut Task::from_waker(Waker::noop()), &[IoSlice::new(bytes)]) {
+        match self.poll_write(&mut PollContext::from_waker(Waker::noop()), &[IoSlice::new(bytes)]) {
             Poll::Ready(written) => written,
             Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
 
     /// Shuts down our sending side: the peer reads the end after all written bytes.
-    fn poll_shutdown(&mut self, task: &mut Task<'_>) -> Poll<io::Result<()>>;
+    fn poll_shutdown(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<io::Result<()>>;
 
     /// Returns whether the peer's end came without the transport's own end marker (TLS's close_notify), so that an attacker
     /// on the path may have truncated the peer's message. Always `false` for TCP, which has no such marker.
@@ -83,7 +83,7 @@ pub(crate) trait Transport: Unpin + 'static {
 /// Writes all of `bytes`.
 pub(crate) async fn write_all(stream: &mut impl Transport, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
-        let written = poll_fn(|task| stream.poll_write(task, &[IoSlice::new(bytes)])).await?;
+        let written = poll_fn(|poll_cx| stream.poll_write(poll_cx, &[IoSlice::new(bytes)])).await?;
         bytes = &bytes[written..];
     }
     Ok(())
@@ -115,9 +115,9 @@ pub(crate) fn prepare_listener(socket: &Socket) -> io::Result<()> {
 
 impl Transport for TcpStream {
     #[inline]
-    fn poll_read(&mut self, task: &mut Task<'_>, bytes: &mut [u8]) -> Poll<io::Result<Received>> {
+    fn poll_read(&mut self, poll_cx: &mut PollContext<'_>, bytes: &mut [u8]) -> Poll<io::Result<Received>> {
         loop {
-            ready!(self.poll_read_ready(task))?;
+            ready!(self.poll_read_ready(poll_cx))?;
             // rustix makes the system call directly. The C library's `recv` is a cancellation point, which costs a tenth of a
             // request's user time.
             let room = bytes.len();
@@ -147,9 +147,9 @@ impl Transport for TcpStream {
     }
 
     #[inline]
-    fn poll_write(&mut self, task: &mut Task<'_>, bytes: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write(&mut self, poll_cx: &mut PollContext<'_>, bytes: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         loop {
-            ready!(self.poll_write_ready(task))?;
+            ready!(self.poll_write_ready(poll_cx))?;
             // One slice takes the cheaper call: `sendmsg` copies a header and an array from user space first.
             let written = self.try_io(Interest::WRITABLE, || {
                 Ok(match bytes {
@@ -164,8 +164,8 @@ impl Transport for TcpStream {
         }
     }
 
-    fn poll_write_ready(&mut self, task: &mut Task<'_>) -> Poll<io::Result<()>> {
-        TcpStream::poll_write_ready(self, task)
+    fn poll_write_ready(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<io::Result<()>> {
+        TcpStream::poll_write_ready(self, poll_cx)
     }
 
     // Without the wait's bookkeeping in the runtime.
@@ -173,8 +173,8 @@ impl Transport for TcpStream {
         TcpStream::try_write(self, bytes)
     }
 
-    fn poll_shutdown(&mut self, task: &mut Task<'_>) -> Poll<io::Result<()>> {
-        Pin::new(self).poll_shutdown(task)
+    fn poll_shutdown(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<io::Result<()>> {
+        Pin::new(self).poll_shutdown(poll_cx)
     }
 
     fn reset_on_close(&self) {

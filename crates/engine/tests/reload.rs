@@ -5,7 +5,7 @@ mod support;
 use std::io::{ErrorKind, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::pin::pin;
-use std::task::{Context as Task, Waker};
+use std::task::{Context as PollContext, Waker};
 use std::time::Duration;
 
 use causeway_engine::StartError;
@@ -283,7 +283,7 @@ fn an_abandoned_reload_leaves_one_complete_plan() {
                 setup.name = "given up";
                 setup.listen.push(host(2));
             }));
-            let _ = reloading.poll(&mut Task::from_waker(Waker::noop()));
+            let _ = reloading.poll(&mut PollContext::from_waker(Waker::noop()));
         }
         let name = idle.get("/plan").text().to_owned();
         assert!(name == "test" || name == "given up", "{name}");

@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context as Task, Poll, ready};
+use std::task::{Context as PollContext, Poll, ready};
 use std::time::Duration;
 
 use causeway_pipeline::worker::{Busy, Work, WorkKind, offload};
@@ -54,16 +54,16 @@ impl<R> OutcomeSender<R> {
     }
 
     /// Returns whether the request is gone. Otherwise registers the task for a wakeup when it goes.
-    pub(crate) fn is_abandoned(&mut self, task: &mut Task<'_>) -> bool {
-        self.0.poll_canceled(task).is_ready()
+    pub(crate) fn is_abandoned(&mut self, poll_cx: &mut PollContext<'_>) -> bool {
+        self.0.poll_canceled(poll_cx).is_ready()
     }
 }
 
 impl<R> Future for LookupFuture<R> {
     type Output = Result<R, Canceled>;
 
-    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
-        Poll::Ready(ready!(Pin::new(&mut self.0).poll(task)).map(|(outcome, stamp)| {
+    fn poll(mut self: Pin<&mut Self>, poll_cx: &mut PollContext<'_>) -> Poll<Self::Output> {
+        Poll::Ready(ready!(Pin::new(&mut self.0).poll(poll_cx)).map(|(outcome, stamp)| {
             progress::after_receive(stamp, Duration::ZERO);
             outcome
         }))
@@ -120,12 +120,12 @@ impl<R: Clone + 'static> SingleFlight<R> {
         let under_way = RunningLookup { generation, id, key };
         cx.worker().spawn(Box::pin(async move {
             let mut job = job;
-            let done = poll_fn(|task| {
+            let done = poll_fn(|poll_cx| {
                 // Poll the job first, so that a finished result is not lost to a late cancellation.
-                if let Poll::Ready(done) = Pin::new(&mut job).poll(task) {
+                if let Poll::Ready(done) = Pin::new(&mut job).poll(poll_cx) {
                     return Poll::Ready(Some(done));
                 }
-                if under_way.is_abandoned(task) { Poll::Ready(None) } else { Poll::Pending }
+                if under_way.is_abandoned(poll_cx) { Poll::Ready(None) } else { Poll::Pending }
             });
             let Some(done) = done.await else { return };
             let outcome = then(done);
@@ -147,10 +147,10 @@ struct RunningLookup<R: 'static> {
 impl<R> RunningLookup<R> {
     /// Returns whether every request that waited for this lookup is gone. Otherwise registers the task for a wakeup
     /// when one of them goes.
-    fn is_abandoned(&self, task: &mut Task<'_>) -> bool {
+    fn is_abandoned(&self, poll_cx: &mut PollContext<'_>) -> bool {
         let mut looks = self.generation.state(self.id).0.borrow_mut();
         let Some(Flight { waiting, .. }) = looks.get_mut(&self.key) else { return true };
-        waiting.retain_mut(|sender| !sender.is_abandoned(task));
+        waiting.retain_mut(|sender| !sender.is_abandoned(poll_cx));
         waiting.is_empty()
     }
 

@@ -29,7 +29,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context as Task, Poll, ready};
+use std::task::{Context as PollContext, Poll, ready};
 use std::time::SystemTime;
 
 use causeway_go_template::{Signature, Value};
@@ -217,10 +217,10 @@ struct ReadContent {
 impl Future for ReadContent {
     type Output = Result<Vec<u8>, Fault>;
 
-    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
+    fn poll(mut self: Pin<&mut Self>, poll_cx: &mut PollContext<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         loop {
-            match ready!(this.reader.poll_frame(&this.worker, task)) {
+            match ready!(this.reader.poll_frame(&this.worker, poll_cx)) {
                 None => return Poll::Ready(Ok(std::mem::take(&mut this.bytes))),
                 Some(Ok(Frame::Chunk(chunk))) if this.bytes.len() + chunk.len() > TEMPLATE_BYTES_MAX => {
                     return Poll::Ready(Err(broken(format!("a template is longer than {TEMPLATE_BYTES_MAX} bytes"))));

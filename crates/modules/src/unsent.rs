@@ -1,6 +1,6 @@
 //! The content of a response to HEAD whose length only its execution or compression would tell.
 
-use std::task::{Context as Task, Poll};
+use std::task::{Context as PollContext, Poll};
 
 use causeway_pipeline::{Body, BodyError, BodyStream, Frame};
 
@@ -13,7 +13,7 @@ pub(crate) fn content() -> Body {
 struct Unsent;
 
 impl BodyStream for Unsent {
-    fn poll_frame(&mut self, _: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+    fn poll_frame(&mut self, _: &mut PollContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         Poll::Ready(None)
     }
 }

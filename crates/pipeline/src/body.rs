@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::error::Error;
 use std::fmt;
 use std::rc::Rc;
-use std::task::{Context as Task, Poll};
+use std::task::{Context as PollContext, Poll};
 
 use causeway_message::{Chunk, FieldMap};
 
@@ -65,7 +65,7 @@ impl Error for BodyError {}
 /// A body that is produced frame by frame.
 pub trait BodyStream {
     /// Polls for the next frame; `None` at the end of the body.
-    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>>;
+    fn poll_frame(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<Option<Result<Frame, BodyError>>>;
 
     /// Returns the bytes of content that remain, if known; a response then carries `Content-Length`.
     fn len(&self) -> Option<u64> {
@@ -236,13 +236,13 @@ impl IncomingBody {
 }
 
 impl BodyStream for IncomingBody {
-    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+    fn poll_frame(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         match &mut self.0 {
-            BodySource::Peer(mail) => poll_mail(mail, task),
-            BodySource::Call(call) => call.poll_transformed(task),
+            BodySource::Peer(mail) => poll_mail(mail, poll_cx),
+            BodySource::Call(call) => call.poll_transformed(poll_cx),
             BodySource::Frames(frames) => Poll::Ready(frames.pop_front().map(Ok)),
             BodySource::Stream(stream, left) => {
-                let polled = stream.poll_frame(task);
+                let polled = stream.poll_frame(poll_cx);
                 // The frame that exceeds the limit is not delivered, not even in part.
                 if let (Poll::Ready(Some(Ok(Frame::Chunk(chunk)))), Some(left)) = (&polled, left) {
                     let Some(rest) = left.checked_sub(chunk.len() as u64) else {

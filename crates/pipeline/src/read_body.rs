@@ -3,7 +3,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context as Task, Poll, ready};
+use std::task::{Context as PollContext, Poll, ready};
 
 use causeway_message::{Chunk, FieldMap};
 
@@ -123,11 +123,11 @@ impl ReadBody {
 impl Future for ReadBody {
     type Output = BodyRead;
 
-    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<BodyRead> {
+    fn poll(mut self: Pin<&mut Self>, poll_cx: &mut PollContext<'_>) -> Poll<BodyRead> {
         let this = &mut *self;
         let end = loop {
             let body = this.body.as_mut().expect("not polled after its end");
-            match ready!(body.poll_frame(task)) {
+            match ready!(body.poll_frame(poll_cx)) {
                 None => break ReadEnd::Whole,
                 Some(Err(fault)) => break ReadEnd::Broken(fault),
                 // Checked before the copy, so that memory is bounded by the limit.
@@ -168,17 +168,17 @@ mod tests {
         let counter = Arc::new(BlockCounter::default());
         let mailbox = Mailbox::default();
         let mut whole = ReadBody::new(mailbox.reader(), TEXT_BYTES_MAX);
-        let mut task = Task::from_waker(Waker::noop());
+        let mut poll_cx = PollContext::from_waker(Waker::noop());
         for byte in b"slow" {
             let lender: Weak<BlockCounter> = Arc::downgrade(&counter);
             let mut block = Block::new(1024, lender).into_mut().unwrap_or_else(|_| unreachable!("it is new"));
             block.as_mut_slice()[0] = *byte;
             mailbox.push(Frame::Chunk(block.freeze(0..1)));
-            assert!(Pin::new(&mut whole).poll(&mut task).is_pending());
+            assert!(Pin::new(&mut whole).poll(&mut poll_cx).is_pending());
         }
         assert_eq!(counter.0.load(Ordering::Relaxed), 4, "every block was returned after its byte was copied");
         mailbox.complete();
-        let Poll::Ready(read) = Pin::new(&mut whole).poll(&mut task) else { panic!("the body is there") };
+        let Poll::Ready(read) = Pin::new(&mut whole).poll(&mut poll_cx) else { panic!("the body is there") };
         assert!(read.bytes == b"slow" && matches!(read.end, ReadEnd::Whole));
     }
 }

@@ -19,7 +19,7 @@ mod spans;
 mod traced;
 
 use std::rc::Rc;
-use std::task::{Context as Task, Poll};
+use std::task::{Context as PollContext, Poll};
 
 use causeway_message::{Method, StatusCode, names};
 use progress::Point;
@@ -280,15 +280,15 @@ fn reject(cx: &mut Context, plan: &Plan, fault: Fault) -> Step {
 
 /// Continues a waiting exchange. It also polls each new wait that the handlers start, so that after
 /// [`Verdict::Waiting`] the task's waker is registered with the pending future.
-pub fn poll(cx: &mut Context, task: &mut Task<'_>) -> Verdict {
+pub fn poll(cx: &mut Context, poll_cx: &mut PollContext<'_>) -> Verdict {
     loop {
         let generation = Rc::clone(cx.generation());
         let polled = if cx.flow().pass == Pass::Match {
-            cx.poll_step(task)
+            cx.poll_step(poll_cx)
         } else {
             // The future's work belongs to the spans of the handler that waits.
             let _entered = generation.plan().entry(cx.flow().current).spans.enter();
-            cx.poll_step(task)
+            cx.poll_step(poll_cx)
         };
         let Poll::Ready(step) = polled else { return Verdict::Waiting };
         // The step completes the handler's `enter`; in the other phases no handler is entered.

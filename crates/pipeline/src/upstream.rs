@@ -27,7 +27,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
-use std::task::{Context as Task, Poll, Waker};
+use std::task::{Context as PollContext, Poll, Waker};
 use std::time::Duration;
 
 use causeway_message::{FieldMap, Head, ResponseHead, StatusCode, Version};
@@ -85,7 +85,7 @@ pub trait HeldResponseHandler {
 /// Transforms the content of a response body ([`Call::transform_body`]).
 pub trait BodyTransform {
     /// Polls for the next transformed frame; reads the original ones by [`Call::poll_content`].
-    fn poll_frame(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>>;
+    fn poll_frame(&mut self, call: &Call, poll_cx: &mut PollContext<'_>) -> Poll<Option<Result<Frame, BodyError>>>;
 
     /// Returns the bytes of transformed content that remain, if known.
     fn bytes_left(&self) -> Option<u64>;
@@ -320,7 +320,7 @@ impl Call {
     }
 
     /// Polls for the next event of the response; call it again after an [`CallEvent::Interim`].
-    pub fn poll_event(&self, task: &mut Task<'_>) -> Poll<Result<CallEvent, CallError>> {
+    pub fn poll_event(&self, poll_cx: &mut PollContext<'_>) -> Poll<Result<CallEvent, CallError>> {
         let interim = self.0.interims.borrow_mut().pop_front();
         if let Some((status, fields)) = interim {
             self.0.stamp_receive();
@@ -334,7 +334,7 @@ impl Call {
             self.0.stamp_receive();
             return Poll::Ready(Err(fault.clone()));
         }
-        set_waker(&mut self.0.reader.borrow_mut(), task.waker());
+        set_waker(&mut self.0.reader.borrow_mut(), poll_cx.waker());
         Poll::Pending
     }
 
@@ -379,9 +379,9 @@ impl Call {
     }
 
     /// Polls for the next original frame of the response body.
-    pub fn poll_content(&self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+    pub fn poll_content(&self, poll_cx: &mut PollContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         self.0.taken.set(true);
-        self.0.mailbox.borrow().poll_frame(task)
+        self.0.mailbox.borrow().poll_frame(poll_cx)
     }
 
     /// Returns the bytes of original content that remain, if known.
@@ -394,10 +394,10 @@ impl Call {
         *self.0.transform.borrow_mut() = Some(transform);
     }
 
-    pub(crate) fn poll_transformed(&self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+    pub(crate) fn poll_transformed(&self, poll_cx: &mut PollContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         match &mut *self.0.transform.borrow_mut() {
-            Some(transform) => transform.poll_frame(self, task),
-            None => self.0.mailbox.borrow().poll_frame(task),
+            Some(transform) => transform.poll_frame(self, poll_cx),
+            None => self.0.mailbox.borrow().poll_frame(poll_cx),
         }
     }
 

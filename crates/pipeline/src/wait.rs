@@ -8,7 +8,7 @@ use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context as Task, Poll, Waker};
+use std::task::{Context as PollContext, Poll, Waker};
 
 use pin_project_lite::pin_project;
 
@@ -52,7 +52,7 @@ struct NewWait<F, K> {
 
 trait StoredWait {
     /// Polls the future; when it is done, runs the continuation on its result.
-    fn poll(self: Pin<&mut Self>, cx: &mut Context, task: &mut Task<'_>) -> Poll<Step>;
+    fn poll(self: Pin<&mut Self>, cx: &mut Context, poll_cx: &mut PollContext<'_>) -> Poll<Step>;
     /// Moves `fresh` into the storage if it has the storage's type; returns whether it did.
     fn refill(self: Pin<&mut Self>, fresh: &mut dyn Any) -> bool;
     /// Drops the future and the continuation, keeps the storage.
@@ -64,10 +64,10 @@ where
     F: Future + 'static,
     K: FnOnce(&mut Context, F::Output) -> Step + 'static,
 {
-    fn poll(self: Pin<&mut Self>, cx: &mut Context, task: &mut Task<'_>) -> Poll<Step> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context, poll_cx: &mut PollContext<'_>) -> Poll<Step> {
         let mut this = self.project();
         let pending = this.pending.as_mut().as_pin_mut().expect("polled while a wait is under way");
-        let Poll::Ready(result) = pending.poll(task) else { return Poll::Pending };
+        let Poll::Ready(result) = pending.poll(poll_cx) else { return Poll::Pending };
         // Drop the future before the continuation runs, which may need the resources that the future held.
         this.pending.set(None);
         let then = this.then.take().expect("a wait is resumed once");
@@ -159,7 +159,7 @@ impl Waits {
 pub(crate) struct PendingWait(Storage);
 
 impl PendingWait {
-    pub(crate) fn poll(&mut self, cx: &mut Context, task: &mut Task<'_>) -> Poll<Step> {
-        self.0.as_mut().poll(cx, task)
+    pub(crate) fn poll(&mut self, cx: &mut Context, poll_cx: &mut PollContext<'_>) -> Poll<Step> {
+        self.0.as_mut().poll(cx, poll_cx)
     }
 }

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context as Task, Poll};
+use std::task::{Context as PollContext, Poll};
 use std::time::{Duration, Instant, SystemTime};
 
 use causeway_message::BlockMut;
@@ -41,7 +41,7 @@ pub trait Worker {
     fn wall(&self) -> SystemTime;
 
     /// Polls a timer; handlers use [`Sleep`].
-    fn poll_sleep(&self, deadline: Instant, key: &mut Option<u64>, task: &mut Task<'_>) -> Poll<()>;
+    fn poll_sleep(&self, deadline: Instant, key: &mut Option<u64>, poll_cx: &mut PollContext<'_>) -> Poll<()>;
 
     /// Removes a timer that has not expired.
     fn cancel_sleep(&self, key: u64);
@@ -111,18 +111,18 @@ impl Sleep {
     }
 
     /// Returns whether the timer, if there is one, has expired; if not, registers the task to be woken then.
-    pub fn is_over(end: &mut Option<Self>, task: &mut Task<'_>) -> bool {
-        end.as_mut().is_some_and(|end| Pin::new(end).poll(task).is_ready())
+    pub fn is_over(end: &mut Option<Self>, poll_cx: &mut PollContext<'_>) -> bool {
+        end.as_mut().is_some_and(|end| Pin::new(end).poll(poll_cx).is_ready())
     }
 }
 
 impl Future for Sleep {
     type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, poll_cx: &mut PollContext<'_>) -> Poll<()> {
         let this = &mut *self;
         let is_under_way = this.key.is_some();
-        let polled = this.worker.poll_sleep(this.deadline, &mut this.key, task);
+        let polled = this.worker.poll_sleep(this.deadline, &mut this.key, poll_cx);
         match polled {
             Poll::Pending if !is_under_way => progress::sleep_began(&mut this.stamp),
             // Recorded here, where the waiter continues, rather than when the timer fires: many timers may fire at

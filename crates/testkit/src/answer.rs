@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::os::unix::fs::FileExt as _;
-use std::task::{Context as Task, Poll};
+use std::task::{Context as PollContext, Poll};
 
 use causeway_message::{FieldMap, StatusCode};
 use causeway_pipeline::{Body, BodyError, BodyPart, FileSlice, Frame};
@@ -72,13 +72,13 @@ impl Reader {
     }
 
     /// Reads until the end of the body, or until it is pending.
-    pub(crate) fn poll(&mut self, answer: &mut TestResponse, task: &mut Task<'_>) -> Poll<()> {
+    pub(crate) fn poll(&mut self, answer: &mut TestResponse, poll_cx: &mut PollContext<'_>) -> Poll<()> {
         // All kinds of bodies are converted to parts, so that one loop reads them.
         let mut rest = match std::mem::take(&mut self.body) {
             Body::Parts(parts) => parts,
             Body::Tunnel(mut tunnel) => {
                 answer.tunnel = true;
-                let done = read_stream(&mut *tunnel.stream, answer, task);
+                let done = read_stream(&mut *tunnel.stream, answer, poll_cx);
                 self.body = Body::Tunnel(tunnel);
                 return done;
             }
@@ -98,8 +98,8 @@ impl Reader {
                     read_file(slice, answer);
                     Poll::Ready(())
                 }
-                BodyPart::Stream(stream) => read_stream(&mut **stream, answer, task),
-                BodyPart::Incoming(body) => read_stream(body, answer, task),
+                BodyPart::Stream(stream) => read_stream(&mut **stream, answer, poll_cx),
+                BodyPart::Incoming(body) => read_stream(body, answer, poll_cx),
                 BodyPart::Trailers(fields) => {
                     answer.trailers = Some(std::mem::take(fields));
                     Poll::Ready(())
@@ -129,10 +129,10 @@ fn read_file(slice: &FileSlice, answer: &mut TestResponse) {
 fn read_stream(
     stream: &mut dyn causeway_pipeline::BodyStream,
     answer: &mut TestResponse,
-    task: &mut Task<'_>,
+    poll_cx: &mut PollContext<'_>,
 ) -> Poll<()> {
     loop {
-        match stream.poll_frame(task) {
+        match stream.poll_frame(poll_cx) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(None) => return Poll::Ready(()),
             Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => answer.body.extend_from_slice(chunk.as_slice()),

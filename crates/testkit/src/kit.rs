@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context as Task, Wake, Waker};
+use std::task::{Context as PollContext, Wake, Waker};
 use std::time::Duration;
 
 use causeway_message::StatusCode;
@@ -210,7 +210,7 @@ impl Kit {
     /// Polls an exchange. When it still waits, runs its jobs, tasks or timers before returning.
     #[track_caller]
     fn poll(&self, cx: &mut Context) -> Verdict {
-        let verdict = route::poll(cx, &mut Task::from_waker(&self.waker));
+        let verdict = route::poll(cx, &mut PollContext::from_waker(&self.waker));
         if let Verdict::Waiting = verdict {
             self.make_happen();
         }
@@ -248,7 +248,7 @@ impl Pending {
     /// Not a failure: the waiting exchange.
     #[track_caller]
     pub fn poll(mut self, kit: &mut Kit) -> Result<TestResponse, Self> {
-        match route::poll(&mut self.cx, &mut Task::from_waker(&kit.waker)) {
+        match route::poll(&mut self.cx, &mut PollContext::from_waker(&kit.waker)) {
             Verdict::Waiting => Err(self),
             verdict => Ok(self.answer(kit, verdict)),
         }
@@ -299,8 +299,8 @@ impl Pending {
         answer.length = response.body.len();
         let mut reader = Reader::new(response.body);
         if !self.is_head && !is_bare(response.status) {
-            let mut task = Task::from_waker(&kit.waker);
-            while reader.poll(&mut answer, &mut task).is_pending() {
+            let mut poll_cx = PollContext::from_waker(&kit.waker);
+            while reader.poll(&mut answer, &mut poll_cx).is_pending() {
                 kit.make_happen();
             }
         }

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, Weak};
-use std::task::{Context as Task, Poll, Waker};
+use std::task::{Context as PollContext, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 
 use causeway_message::{Block, BlockMut, Home};
@@ -197,8 +197,8 @@ impl FakeWorker {
     /// Polls each spawned job once; returns the number of jobs left.
     pub fn drive_spawned(&self) -> usize {
         let mut jobs = std::mem::take(&mut *self.spawned.borrow_mut());
-        let mut task = Task::from_waker(Waker::noop());
-        jobs.retain_mut(|job| job.as_mut().poll(&mut task).is_pending());
+        let mut poll_cx = PollContext::from_waker(Waker::noop());
+        jobs.retain_mut(|job| job.as_mut().poll(&mut poll_cx).is_pending());
         // Jobs that were spawned during the polls are queued after the older ones.
         let mut spawned = self.spawned.borrow_mut();
         jobs.append(&mut spawned);
@@ -228,7 +228,7 @@ impl Worker for FakeWorker {
         SystemTime::UNIX_EPOCH + WALL_START + self.passed.get()
     }
 
-    fn poll_sleep(&self, deadline: Instant, key: &mut Option<u64>, task: &mut Task<'_>) -> Poll<()> {
+    fn poll_sleep(&self, deadline: Instant, key: &mut Option<u64>, poll_cx: &mut PollContext<'_>) -> Poll<()> {
         if self.now() >= deadline {
             if let Some(key) = key.take() {
                 self.cancel_sleep(key);
@@ -238,11 +238,11 @@ impl Worker for FakeWorker {
         let mut sleepers = self.sleepers.borrow_mut();
         // A repeated poll only updates the waker; its deadline cannot change.
         if let Some(sleeper) = sleepers.iter_mut().find(|sleeper| Some(sleeper.key) == *key) {
-            sleeper.waker.clone_from(task.waker());
+            sleeper.waker.clone_from(poll_cx.waker());
         } else {
             let fresh = self.key_next.replace(self.key_next.get() + 1);
             *key = Some(fresh);
-            sleepers.push(Sleeper { key: fresh, deadline, waker: task.waker().clone() });
+            sleepers.push(Sleeper { key: fresh, deadline, waker: poll_cx.waker().clone() });
         }
         Poll::Pending
     }

@@ -10,7 +10,7 @@ mod transfer;
 
 use std::fmt;
 use std::pin::Pin;
-use std::task::{Context as Task, Poll, ready};
+use std::task::{Context as PollContext, Poll, ready};
 
 use bytes::Bytes;
 use causeway_message::{Chunk, FieldLine, FieldMap};
@@ -85,9 +85,9 @@ impl EdgeBody {
         Self(BodyState::Open { handle: BodyHandle::for_body(body), left })
     }
 
-    fn poll(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<http_body::Frame<Bytes>, EdgeBodyError>>> {
+    fn poll(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<Option<Result<http_body::Frame<Bytes>, EdgeBodyError>>> {
         let BodyState::Open { handle, left } = &mut self.0 else { return Poll::Ready(None) };
-        let NextFrame { frame, is_last } = ready!(handle.poll(task));
+        let NextFrame { frame, is_last } = ready!(handle.poll(poll_cx));
         if let (Some(left), Some(Ok(frame))) = (left, &frame) {
             *left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len) as u64);
         }
@@ -113,8 +113,8 @@ impl NextFrame {
 }
 
 /// Polls the body that a peer sends, on its worker's thread.
-fn poll_next(body: &mut IncomingBody, task: &mut Task<'_>) -> Poll<NextFrame> {
-    let frame = ready!(body.poll_frame(task)).map(|frame| match frame {
+fn poll_next(body: &mut IncomingBody, poll_cx: &mut PollContext<'_>) -> Poll<NextFrame> {
+    let frame = ready!(body.poll_frame(poll_cx)).map(|frame| match frame {
         Ok(Frame::Chunk(chunk)) => Ok(http_body::Frame::data(bytes(chunk))),
         Ok(Frame::Trailers(fields)) => trailers(&fields).map(http_body::Frame::trailers).ok_or(EdgeBodyError::Trailers),
         Err(fault) => Err(EdgeBodyError::Body(fault)),
@@ -129,9 +129,9 @@ impl http_body::Body for EdgeBody {
 
     fn poll_frame(
         self: Pin<&mut Self>,
-        task: &mut Task<'_>,
+        poll_cx: &mut PollContext<'_>,
     ) -> Poll<Option<Result<http_body::Frame<Bytes>, EdgeBodyError>>> {
-        self.get_mut().poll(task)
+        self.get_mut().poll(poll_cx)
     }
 
     fn is_end_stream(&self) -> bool {

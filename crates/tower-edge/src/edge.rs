@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
-use std::task::{Context as Task, Poll, Waker};
+use std::task::{Context as PollContext, Poll, Waker};
 
 use causeway_message::{Method, StatusCode};
 use causeway_pipeline::{Build, BuildError, Context, Fault, Handler, Reason, Registry, Response, StateId, Step};
@@ -225,7 +225,7 @@ impl<S: Servable> Handler for Edge<S> {
         };
         // A service usually is ready. If it is not, `when_ready` registers the exchange's waker, which exists only
         // while it waits.
-        match service.poll_ready(&mut Task::from_waker(Waker::noop())) {
+        match service.poll_ready(&mut PollContext::from_waker(Waker::noop())) {
             Poll::Ready(Ok(())) => {
                 let answer = service.call(request);
                 // Back before the future runs, so that other exchanges can call the clone concurrently.
@@ -243,7 +243,7 @@ pub(crate) async fn when_ready<S: Servable>(
     mut service: S,
     request: Request<EdgeBody>,
 ) -> Result<http::Response<S::Content>, S::Error> {
-    poll_fn(|task| service.poll_ready(task)).await?;
+    poll_fn(|poll_cx| service.poll_ready(poll_cx)).await?;
     service.call(request).await
 }
 

@@ -17,7 +17,7 @@ use std::future::{Future as _, pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::{Context as Task, Poll};
+use std::task::{Context as PollContext, Poll};
 use std::time::Duration;
 
 use causeway_message::{Chunk, Head, Method, StatusCode, names};
@@ -140,7 +140,7 @@ async fn serve<S: Servable>(
             let mut request = request.map(|_| EdgeBody::empty());
             request.extensions_mut().extend(extensions);
             let mut answer = pin!(when_ready(service, request));
-            let polled = poll_fn(|task| match catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(task))) {
+            let polled = poll_fn(|poll_cx| match catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(poll_cx))) {
                 Ok(poll) => poll.map(Ok),
                 Err(panic) => Poll::Ready(Err(panic)),
             });
@@ -259,14 +259,14 @@ async fn forward(
         }
     });
     let mut until = None;
-    poll_fn(|task| {
-        if copying.as_mut().poll(task).is_ready() {
+    poll_fn(|poll_cx| {
+        if copying.as_mut().poll(poll_cx).is_ready() {
             return Poll::Ready(());
         }
-        if until.is_none() && dropped.as_mut().poll(task).is_ready() {
+        if until.is_none() && dropped.as_mut().poll(poll_cx).is_ready() {
             until = Some(Sleep::until(Rc::clone(&worker), worker.now() + LAST_BYTES_TIME));
         }
-        if Sleep::is_over(&mut until, task) { Poll::Ready(()) } else { Poll::Pending }
+        if Sleep::is_over(&mut until, poll_cx) { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
 }
@@ -274,7 +274,7 @@ async fn forward(
 /// Copies bytes until they end. The service sees a failure of the peer's bytes as their end too: an in-memory pipe has no other ending, so
 /// the protocol of the tunnel must mark its own end, as WebSocket does.
 async fn copy(mut inbound: IncomingBody, mut to_service: WriteHalf<DuplexStream>) {
-    while let Some(Ok(Frame::Chunk(chunk))) = poll_fn(|task| inbound.poll_frame(task)).await {
+    while let Some(Ok(Frame::Chunk(chunk))) = poll_fn(|poll_cx| inbound.poll_frame(poll_cx)).await {
         if to_service.write_all(chunk.as_slice()).await.is_err() {
             return;
         }
@@ -293,13 +293,13 @@ struct Tunnel {
 }
 
 impl BodyStream for Tunnel {
-    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+    fn poll_frame(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(Ok(Frame::Chunk(first))));
         }
         let mut block = self.worker.take_block();
         let mut buffer = ReadBuf::new(block.as_mut_slice());
-        match Pin::new(&mut self.stream).poll_read(task, &mut buffer) {
+        match Pin::new(&mut self.stream).poll_read(poll_cx, &mut buffer) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Err(_)) => Poll::Ready(Some(Err(BodyError::Source))),
             Poll::Ready(Ok(())) => {

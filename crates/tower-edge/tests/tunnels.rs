@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
-use std::task::{Context as Task, Poll, Waker};
+use std::task::{Context as PollContext, Poll, Waker};
 use std::time::Duration;
 
 use axum::Router;
@@ -158,7 +158,7 @@ fn a_service_may_end_its_direction_first() {
     let response = switched(&mut kit, &MUCH);
     let late = LateReader::start(&kit, upgraded, EndsFirst::Yes);
     let Body::Tunnel(mut tunnel) = response.body else { panic!("no tunnel") };
-    assert!(matches!(tunnel.stream.poll_frame(&mut Task::from_waker(Waker::noop())), Poll::Ready(None)));
+    assert!(matches!(tunnel.stream.poll_frame(&mut PollContext::from_waker(Waker::noop())), Poll::Ready(None)));
     drop(tunnel);
     late.may_read.set(true);
     assert_eq!((drive(&kit), late.bytes.get()), (BODY_TASKS, MUCH.len()));

@@ -20,7 +20,7 @@ use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::task::{Context as Task, Poll};
+use std::task::{Context as PollContext, Poll};
 use std::time::Instant;
 
 use causeway_message::{Chunk, OpenError, ResponseHead, StatusCode, StreamId, WriteList};
@@ -114,24 +114,24 @@ impl<T: Transport> ClientConnection<T> {
         }
     }
 
-    fn turn(&mut self, task: &mut Task<'_>) -> ControlFlow<()> {
-        let mut out = self.line.begin_turn(task);
+    fn turn(&mut self, poll_cx: &mut PollContext<'_>) -> ControlFlow<()> {
+        let mut out = self.line.begin_turn(poll_cx);
         // Before anything else: delayed bytes are older than any that a read would bring.
         if self.line.input.is_delayed() {
-            self.check_delay(task);
+            self.check_delay(poll_cx);
         }
-        let mut flow = self.begin_calls(task, &mut out);
+        let mut flow = self.begin_calls(poll_cx, &mut out);
         if flow.is_continue() {
-            flow = self.rounds(task, &mut out);
+            flow = self.rounds(poll_cx, &mut out);
         }
         if flow.is_continue() {
             // The pool learns of free room before the deadlines, since a deadline may end the connection as surplus.
             self.publish();
-            flow = self.check_deadlines(task, &mut out);
+            flow = self.check_deadlines(poll_cx, &mut out);
         }
         if flow.is_continue() && self.machine.room() > 0 && !self.ended.write_failed && self.has_next() {
             // The room is new, by the peer's SETTINGS or because another worker does not claim the connection any more.
-            task.waker().wake_by_ref();
+            poll_cx.waker().wake_by_ref();
         }
         if let (Some(max), Some(pool)) = (self.machine.streams_max(), self.origin.pool.upgrade()) {
             pool.set_streams_max(max);
@@ -140,16 +140,16 @@ impl<T: Transport> ClientConnection<T> {
         flow
     }
 
-    fn rounds(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
+    fn rounds(&mut self, poll_cx: &mut PollContext<'_>, out: &mut WriteList) -> ControlFlow<()> {
         for round in 0..ROUNDS_MAX {
             // Input before output: a response may free a stream, or end a request whose rest is not worth sending.
-            self.resume_woken(task, out);
-            self.handle_input(task, out);
+            self.resume_woken(poll_cx, out);
+            self.handle_input(poll_cx, out);
             self.produce(out);
-            self.flush(task, out);
+            self.flush(poll_cx, out);
             // Calls that waited for the stream of a finished one begin now, because no wakeup announces the free stream.
             let begun = self.retire() && {
-                self.begin_calls(task, out)?;
+                self.begin_calls(poll_cx, out)?;
                 !self.calls.is_empty()
             };
             // Output that the upstream has not accepted when the last call ends has no purpose any more.
@@ -159,12 +159,12 @@ impl<T: Transport> ClientConnection<T> {
             }
             let may_send = out.is_empty() && !self.ended.write_failed;
             let more = begun || may_send && self.calls.iter().any(|call| call.could_send(&self.machine));
-            if !more && !self.read(task, out)? {
+            if !more && !self.read(poll_cx, out)? {
                 return ControlFlow::Continue(());
             }
             // A busy upstream must not keep the worker from its other connections.
             if round + 1 == ROUNDS_MAX {
-                yield_turn(task);
+                yield_turn(poll_cx);
             }
         }
         ControlFlow::Continue(())
@@ -176,11 +176,11 @@ impl<T: Transport> ClientConnection<T> {
     }
 
     /// Opens a stream for each call that was handed over, while the machine has room.
-    fn begin_calls(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
+    fn begin_calls(&mut self, poll_cx: &mut PollContext<'_>, out: &mut WriteList) -> ControlFlow<()> {
         while self.machine.room() > 0 && !self.ended.write_failed && self.has_next() {
-            if !self.machine.is_multiplexed() && self.may_be_stale && self.read(task, out)? {
+            if !self.machine.is_multiplexed() && self.may_be_stale && self.read(poll_cx, out)? {
                 // Bytes after a response, or between two, belong to no call. The machine then ends the connection.
-                self.handle_input(task, out);
+                self.handle_input(poll_cx, out);
                 continue;
             }
             let Some(WaitingCall { call, is_retry, queued_at }) = self.next_call() else { break };
@@ -204,7 +204,7 @@ impl<T: Transport> ClientConnection<T> {
                         call.set_remote(remote);
                     }
                     let wake = self.wakes.pop().unwrap_or_default();
-                    wake.register(task.waker());
+                    wake.register(poll_cx.waker());
                     self.has_unsent_head = true;
                     self.liveness.open_call(self.calls.is_empty());
                     let upstream = (Rc::clone(&self.origin.address), &*self.origin.spec);
@@ -273,11 +273,11 @@ impl<T: Transport> ClientConnection<T> {
         }
     }
 
-    fn resume_woken(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
+    fn resume_woken(&mut self, poll_cx: &mut PollContext<'_>, out: &mut WriteList) {
         let Self { calls, machine, .. } = self;
         for call in calls {
             // The task's waker may differ from that of the last turn.
-            call.wake.register(task.waker());
+            call.wake.register(poll_cx.waker());
             if call.wake.take_ready() {
                 call.resume(machine, out);
             }
@@ -287,16 +287,16 @@ impl<T: Transport> ClientConnection<T> {
     /// Returns whether the machine may be given bytes. This is the connection's backpressure: no bytes while the machine's own output is
     /// waiting, while the profiler delays them, or while a response without a window has no room. Queued request content is no reason:
     /// an upstream may read none of it before its responses are read.
-    fn may_handle(&self, task: &Task<'_>, out: &WriteList) -> bool {
-        let is_full = || self.calls.iter().any(|call| call.is_full(task.waker()));
+    fn may_handle(&self, poll_cx: &PollContext<'_>, out: &WriteList) -> bool {
+        let is_full = || self.calls.iter().any(|call| call.is_full(poll_cx.waker()));
         out.len() < 2 * OUTPUT_BYTES_MAX
             && !self.line.input.is_delayed()
             && (self.machine.is_multiplexed() || !is_full())
     }
 
-    fn handle_input(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
+    fn handle_input(&mut self, poll_cx: &mut PollContext<'_>, out: &mut WriteList) {
         let mut again = self.line.input.has_more();
-        while again && self.may_handle(task, out) {
+        while again && self.may_handle(poll_cx, out) {
             let (used, event) = {
                 let _span = stage::PARSE.enter();
                 self.machine.handle_bytes(clock::now(), self.line.input.bytes(), &mut self.head, out)
@@ -425,12 +425,12 @@ impl<T: Transport> ClientConnection<T> {
         }
     }
 
-    fn flush(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
+    fn flush(&mut self, poll_cx: &mut PollContext<'_>, out: &mut WriteList) {
         if !out.is_empty() && std::mem::take(&mut self.has_unsent_head) {
             self.begin_waits();
         }
         let before = out.len();
-        let was_blocked = match self.line.flush(task, out) {
+        let was_blocked = match self.line.flush(poll_cx, out) {
             Flush::Complete => self.blocked.take().is_some(),
             Flush::Blocked => {
                 // Part of it was written: the upstream reads, so its time limit begins again.
@@ -453,7 +453,7 @@ impl<T: Transport> ClientConnection<T> {
         if self.machine.is_half_closed() && !self.ended.write_failed && !std::mem::replace(&mut self.ended.write, true)
         {
             // If the transport has no room for its last record, later reads flush it.
-            let _ = self.line.transport.poll_shutdown(task);
+            let _ = self.line.transport.poll_shutdown(poll_cx);
         }
         self.calls.iter_mut().for_each(|call| call.note_written(was_blocked));
     }
@@ -479,17 +479,17 @@ impl<T: Transport> ClientConnection<T> {
     /// Processes the bytes of a read now, unless the profiler delays them. With several streams it is not known yet which call the bytes
     /// respond to, so none are delayed.
     #[cold]
-    fn process_or_delay(&mut self, read: ReadTime, task: &Task<'_>) {
+    fn process_or_delay(&mut self, read: ReadTime, poll_cx: &PollContext<'_>) {
         self.arrived = read.at;
         let stamp = self.calls.first().and_then(UpstreamCall::stamp).filter(|_| !self.machine.is_multiplexed());
-        self.line.delay_read(read, stamp, task);
+        self.line.delay_read(read, stamp, poll_cx);
     }
 
     /// Processes the delayed bytes if their time has come.
     #[cold]
-    fn check_delay(&mut self, task: &mut Task<'_>) {
-        if let Poll::Ready(read) = self.line.poll_delay(task) {
-            self.process_or_delay(read, task);
+    fn check_delay(&mut self, poll_cx: &mut PollContext<'_>) {
+        if let Poll::Ready(read) = self.line.poll_delay(poll_cx) {
+            self.process_or_delay(read, poll_cx);
         }
     }
 
@@ -515,18 +515,18 @@ impl<T: Transport> ClientConnection<T> {
     }
 
     /// Reads from the kernel once. Returns whether there were bytes.
-    fn read(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<(), bool> {
-        if self.ended.read || !self.may_handle(task, out) {
+    fn read(&mut self, poll_cx: &mut PollContext<'_>, out: &mut WriteList) -> ControlFlow<(), bool> {
+        if self.ended.read || !self.may_handle(poll_cx, out) {
             return ControlFlow::Continue(false);
         }
         if is_policy_called() {
             self.resume_waits();
         }
-        let is_end = match self.line.read(task, block_size_max(&self.machine)) {
+        let is_end = match self.line.read(poll_cx, block_size_max(&self.machine)) {
             Intake::Bytes(read) => {
                 self.liveness = Liveness::now();
                 if let Some(read) = read {
-                    self.process_or_delay(read, task);
+                    self.process_or_delay(read, poll_cx);
                 }
                 return ControlFlow::Continue(true);
             }
@@ -577,15 +577,15 @@ impl<T: Transport> ClientConnection<T> {
 impl<T: Transport> Future for ClientConnection<T> {
     type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, poll_cx: &mut PollContext<'_>) -> Poll<()> {
         clock::polled();
         {
             let mut known = self.origin.link.task.borrow_mut();
-            if known.as_ref().is_none_or(|known| !known.will_wake(task.waker())) {
-                *known = Some(task.waker().clone());
+            if known.as_ref().is_none_or(|known| !known.will_wake(poll_cx.waker())) {
+                *known = Some(poll_cx.waker().clone());
             }
         }
-        match self.turn(task) {
+        match self.turn(poll_cx) {
             ControlFlow::Continue(()) => Poll::Pending,
             ControlFlow::Break(()) => Poll::Ready(()),
         }

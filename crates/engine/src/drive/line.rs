@@ -4,7 +4,7 @@ use std::io;
 use std::io::IoSlice;
 use std::ops::ControlFlow;
 use std::rc::Rc;
-use std::task::{Context as Task, Poll};
+use std::task::{Context as PollContext, Poll};
 use std::time::Instant;
 
 use causeway_message::WriteList;
@@ -77,10 +77,10 @@ impl<T: Transport> Line<T> {
     }
 
     /// Begins a turn and returns the output that is still to be written, or an empty list of the worker's pool.
-    pub(super) fn begin_turn(&mut self, task: &Task<'_>) -> Box<WriteList> {
+    pub(super) fn begin_turn(&mut self, poll_cx: &PollContext<'_>) -> Box<WriteList> {
         // Not in `new`: the wheel wakes a task, and the task's waker is known from the first poll on.
         if self.timer == TimerKey::UNFILED {
-            self.timer = self.core.timers.add(task.waker().clone());
+            self.timer = self.core.timers.add(poll_cx.waker().clone());
         }
         // An idle connection holds no list, so ten thousand idle ones cost a pointer each.
         self.output.take().unwrap_or_else(|| self.core.memory.take_output())
@@ -101,7 +101,7 @@ impl<T: Transport> Line<T> {
     }
 
     /// Writes the output until the kernel has all of it or accepts no more.
-    pub(super) fn flush(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> Flush {
+    pub(super) fn flush(&mut self, poll_cx: &mut PollContext<'_>, out: &mut WriteList) -> Flush {
         if out.is_empty() {
             return Flush::Complete;
         }
@@ -110,7 +110,7 @@ impl<T: Transport> Line<T> {
             // On the stack: a list of slices in the connection would borrow its own output.
             let mut slices = [IoSlice::new(b""); SLICES_MAX];
             let used = out.slices(&mut slices);
-            match self.transport.poll_write(task, &slices[..used]) {
+            match self.transport.poll_write(poll_cx, &slices[..used]) {
                 // A write of 0 bytes would repeat for ever, so it counts as a failure below.
                 Poll::Ready(Ok(written)) if written > 0 => {
                     out.advance(written);
@@ -124,7 +124,7 @@ impl<T: Transport> Line<T> {
     }
 
     /// Reads once into the input, whose new block is at most `size_max`. An idle connection returns its block to the pool.
-    pub(super) fn read(&mut self, task: &mut Task<'_>, size_max: BlockSize) -> Intake {
+    pub(super) fn read(&mut self, poll_cx: &mut PollContext<'_>, size_max: BlockSize) -> Intake {
         if !self.input.make_room(&self.core.memory.blocks, size_max) {
             return Intake::Nothing;
         }
@@ -136,7 +136,7 @@ impl<T: Transport> Line<T> {
         let read = {
             let _span = stage::READ.enter();
             // One read per round, so that a fast sender cannot keep the connection from writing.
-            self.transport.poll_read(task, self.input.room())
+            self.transport.poll_read(poll_cx, self.input.room())
         };
         match read {
             Poll::Ready(Ok(Received { bytes: bytes @ 1.., at })) => {
@@ -158,7 +158,7 @@ impl<T: Transport> Line<T> {
     }
 
     /// Reads and discards bytes, up to a limit. Breaks at the peer's end, or when the transport fails.
-    pub(super) fn discard(&mut self, task: &mut Task<'_>) -> ControlFlow<()> {
+    pub(super) fn discard(&mut self, poll_cx: &mut PollContext<'_>) -> ControlFlow<()> {
         // Closing a socket with unread bytes sends a reset, which can destroy the response in flight (RFC 9112 §9.6). Beyond the
         // limit a peer that never stops meets a full socket, and has the rest of the lingering time to read the response.
         while self.discarded < DISCARDED_BYTES_MAX {
@@ -166,7 +166,7 @@ impl<T: Transport> Line<T> {
             if !self.input.make_room(&self.core.memory.blocks, BlockSize::Normal) {
                 return ControlFlow::Continue(());
             }
-            match self.transport.poll_read(task, self.input.room()) {
+            match self.transport.poll_read(poll_cx, self.input.room()) {
                 Poll::Ready(Ok(Received { bytes: bytes @ 1.., .. })) => {
                     self.discarded += u32::try_from(bytes).unwrap_or(DISCARDED_BYTES_MAX);
                 }
@@ -181,11 +181,11 @@ impl<T: Transport> Line<T> {
     /// Checks with the profiler whether the bytes of `read` are to be processed later, as if the peer had sent them later. Returns whether they
     /// are; then the connection is woken when the time has come, and calls [`poll_delay`](Self::poll_delay).
     #[cold]
-    pub(super) fn delay_read(&mut self, read: ReadTime, stamp: Option<Stamp>, task: &Task<'_>) -> bool {
+    pub(super) fn delay_read(&mut self, read: ReadTime, stamp: Option<Stamp>, poll_cx: &PollContext<'_>) -> bool {
         let pause = stamp.and_then(|stamp| progress::hold(stamp, read.at));
         // A pause too short for a timer is skipped, and the bytes are processed now.
         let is_delayed =
-            pause.is_some_and(|pause| self.core.timers.receive_delays.delay(self.timer, read, pause, task.waker()));
+            pause.is_some_and(|pause| self.core.timers.receive_delays.delay(self.timer, read, pause, poll_cx.waker()));
         self.input.set_delayed(is_delayed);
         is_delayed
     }
@@ -193,8 +193,8 @@ impl<T: Transport> Line<T> {
     /// Returns the read that the profiler delayed once its time has come. The profiler must then be queried again, because other
     /// connections may have been delayed further since.
     #[cold]
-    pub(super) fn poll_delay(&mut self, task: &mut Task<'_>) -> Poll<ReadTime> {
-        self.core.timers.receive_delays.poll(self.timer, task)
+    pub(super) fn poll_delay(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<ReadTime> {
+        self.core.timers.receive_delays.poll(self.timer, poll_cx)
     }
 
     /// Wakes the connection at `deadline`, unless a later call changes that.

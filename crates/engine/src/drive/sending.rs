@@ -8,7 +8,7 @@
 //! at most [`STREAM_BYTES_MAX`].
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::task::{Context as Task, Waker};
+use std::task::{Context as PollContext, Waker};
 use std::time::Instant;
 
 use causeway_message::{FieldMap, NameRef, StreamId, WriteList, names};
@@ -209,7 +209,7 @@ impl Sending {
         let end = quantum_end.min(self.sent_at_flush + STREAM_BYTES_MAX as u64);
         // Three bounds: the peer's window, the memory of this connection, and the share of this stream.
         while machine.writable(stream) && out.len() < OUTPUT_BYTES_MAX && self.sent < end {
-            let mut source = Task::from_waker(waker);
+            let mut source = PollContext::from_waker(waker);
             // A panic may leave the source in any state. It is dropped with its exchange and never pulled again.
             let pull = catch_unwind(AssertUnwindSafe(|| content.pull(core, &mut source)));
             match pull {

@@ -24,7 +24,7 @@ use std::future::Future;
 use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context as Task, Poll};
+use std::task::{Context as PollContext, Poll};
 
 use causeway_message::{StatusCode, StreamId, WriteList, names};
 use causeway_pipeline::{Arrival, BodyError, Ending, Endpoints, Scheme, TlsFacts};
@@ -153,18 +153,18 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         self
     }
 
-    fn turn(&mut self, task: &mut Task<'_>) -> ControlFlow<()> {
-        let mut out = self.line.begin_turn(task);
+    fn turn(&mut self, poll_cx: &mut PollContext<'_>) -> ControlFlow<()> {
+        let mut out = self.line.begin_turn(poll_cx);
         // Checked in each turn, because no event of this connection announces a reload.
         if self.listener.is_ending() || self.is_outdated() {
-            self.drain(task, &mut out);
+            self.drain(poll_cx, &mut out);
         }
         if self.line.input.is_delayed() {
-            self.check_delay(task);
+            self.check_delay(poll_cx);
         }
-        let mut flow = self.rounds(task, &mut out);
+        let mut flow = self.rounds(poll_cx, &mut out);
         if flow.is_continue() {
-            flow = self.check_deadlines(task, &mut out);
+            flow = self.check_deadlines(poll_cx, &mut out);
         }
         self.line.end_turn(out);
         // Idle from here on: the table serves another connection meanwhile.
@@ -181,12 +181,12 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
 
     /// Advances the graceful close by one step.
     #[cold]
-    fn drain(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
+    fn drain(&mut self, poll_cx: &mut PollContext<'_>, out: &mut WriteList) {
         match self.drain {
             // Only after another poll of the reactor is it known which bytes had arrived before the end.
             DrainStep::NotBegun => {
                 self.drain = DrainStep::LastRead;
-                yield_turn(task);
+                yield_turn(poll_cx);
             }
             DrainStep::LastRead if self.may_stay_idle() => {
                 self.drain = DrainStep::IdleGrace;
@@ -214,16 +214,16 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             && self.line.core.lifecycle.idle_until().is_some_and(|until| clock::now() < until)
     }
 
-    fn rounds(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
-        self.resume_woken(task, out);
+    fn rounds(&mut self, poll_cx: &mut PollContext<'_>, out: &mut WriteList) -> ControlFlow<()> {
+        self.resume_woken(poll_cx, out);
         for round in 0..ROUNDS_MAX {
             if self.phase == Phase::Lingering {
                 // The response is sent, and our side is closed; further bytes have no receiver.
-                return self.line.discard(task);
+                return self.line.discard(poll_cx);
             }
-            self.handle_input(task, out);
-            self.produce(task, out);
-            self.flush(task, out)?;
+            self.handle_input(poll_cx, out);
+            self.produce(poll_cx, out);
+            self.flush(poll_cx, out)?;
             // With output left the kernel is full, and its readiness wakes the task; only room with content needs a turn.
             let more = out.is_empty() && self.exchanges.iter().any(|exchange| exchange.could_send(&self.machine));
             if !more {
@@ -232,21 +232,21 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
                 }
                 // No read while bytes are unhandled. Exception: an incomplete head, which needs more bytes.
                 let has_unhandled =
-                    self.may_handle(task, out) && self.line.input.has_more() && self.line.input.may_progress();
+                    self.may_handle(poll_cx, out) && self.line.input.has_more() && self.line.input.may_progress();
                 let closing =
                     self.machine.should_close() && out.is_empty() && self.exchanges.is_empty() && !has_unhandled;
                 // An ending listener still serves requests that had arrived before its end.
-                if closing && !(self.listener.is_ending() && self.read(task, out)?) {
-                    self.begin_close(task)?;
-                    return self.line.discard(task);
+                if closing && !(self.listener.is_ending() && self.read(poll_cx, out)?) {
+                    self.begin_close(poll_cx)?;
+                    return self.line.discard(poll_cx);
                 }
-                if !closing && !has_unhandled && !self.read(task, out)? {
+                if !closing && !has_unhandled && !self.read(poll_cx, out)? {
                     return ControlFlow::Continue(());
                 }
             }
             // One connection with endless content must not keep the worker from the others.
             if round + 1 == ROUNDS_MAX {
-                yield_turn(task);
+                yield_turn(poll_cx);
                 return ControlFlow::Continue(());
             }
         }
@@ -254,48 +254,48 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
     }
 
     /// Resumes the exchanges that their wait, source or reader woke.
-    fn resume_woken(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
+    fn resume_woken(&mut self, poll_cx: &mut PollContext<'_>, out: &mut WriteList) {
         let Self { exchanges, machine, line, .. } = self;
         for exchange in exchanges {
             // Nothing of an exchange waits once its response is queued, so its waker needs no update.
             if exchange.follows_wakes() {
-                exchange.wake.register(task.waker());
+                exchange.wake.register(poll_cx.waker());
             }
             if exchange.wake.take_ready() {
-                exchange.resume(machine, &line.core, task, out);
+                exchange.resume(machine, &line.core, poll_cx, out);
             } else {
-                exchange.sync_reader(machine, task, out);
+                exchange.sync_reader(machine, poll_cx, out);
             }
         }
     }
 
     /// Returns whether the machine may be given bytes. This is the connection's backpressure: no bytes while the output is full, while the
     /// profiler delays them, or while a body without a window has no room. The end of each of these wakes the task.
-    fn may_handle(&self, task: &Task<'_>, out: &WriteList) -> bool {
+    fn may_handle(&self, poll_cx: &PollContext<'_>, out: &WriteList) -> bool {
         // A client that sends requests and reads no responses stops here, not in our memory.
         out.len() < OUTPUT_BYTES_MAX
             && !self.line.input.is_delayed()
             && self.exchanges.len() < self.machine.exchanges_max()
-            && !self.is_full(task)
+            && !self.is_full(poll_cx)
     }
 
     /// Returns whether a request body is waiting for its reader, on a connection without windows.
-    fn is_full(&self, task: &Task<'_>) -> bool {
+    fn is_full(&self, poll_cx: &PollContext<'_>) -> bool {
         !self.machine.is_multiplexed()
             && self.exchanges.iter().any(|exchange| {
                 exchange.inbound == Inbound::Open
                     && !exchange.discards()
-                    && !exchange.cx.mailbox().has_room_or_register(task.waker())
+                    && !exchange.cx.mailbox().has_room_or_register(poll_cx.waker())
             })
     }
 
-    fn handle_input(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
+    fn handle_input(&mut self, poll_cx: &mut PollContext<'_>, out: &mut WriteList) {
         let mut spare = None;
         // The peer's end may have arrived before the response that began the tunnel. The tunnel's end is an event without bytes.
         let is_end_due = self.phase == Phase::HalfClosed
             && self.exchanges.last().is_some_and(|exchange| exchange.is_tunnel && exchange.inbound == Inbound::Open);
         let mut again = self.line.input.has_more() || is_end_due;
-        while again && self.may_handle(task, out) {
+        while again && self.may_handle(poll_cx, out) {
             if self.limits_plan_number != self.listener.plan_number() {
                 self.update_limits();
             }
@@ -311,10 +311,10 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             match event {
                 Some(ServerEvent::Head { stream, body, upgrade, .. }) => {
                     if let Some(slot) = spare.take() {
-                        self.begin_exchange(stream, body, upgrade, slot, task, out);
+                        self.begin_exchange(stream, body, upgrade, slot, poll_cx, out);
                     }
                 }
-                Some(event) => self.handle_event(event, &mut spare, task, out),
+                Some(event) => self.handle_event(event, &mut spare, poll_cx, out),
                 None => {}
             }
             self.line.input.consume(used);
@@ -345,7 +345,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         body: BodyLength,
         upgrade: bool,
         slot: ExchangeSlot,
-        task: &mut Task<'_>,
+        poll_cx: &mut PollContext<'_>,
         out: &mut WriteList,
     ) {
         if self.is_outdated() {
@@ -386,14 +386,14 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             self.exchanges = self.line.core.memory.take_table();
         }
         let exchange = self.exchanges.push_mut(Exchange::new(stream, cx, plan, slot.wake, inbound));
-        exchange.run(&mut self.machine, &self.line.core, task, out);
+        exchange.run(&mut self.machine, &self.line.core, poll_cx, out);
     }
 
     fn handle_event(
         &mut self,
         event: ServerEvent,
         spare: &mut Option<ExchangeSlot>,
-        task: &mut Task<'_>,
+        poll_cx: &mut PollContext<'_>,
         out: &mut WriteList,
     ) {
         // `Broken`, and a `Fault` without a stream, concern the whole connection.
@@ -429,7 +429,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
                     // The body has failed for its reader: without a window, nothing else bounds the bytes that follow.
                     self.needs_lingering_close = true;
                 } else {
-                    exchange.handle_data(range, &self.line.input, &mut self.machine, task, out);
+                    exchange.handle_data(range, &self.line.input, &mut self.machine, poll_cx, out);
                 }
             }
             ServerEvent::Trailers { .. } => {
@@ -454,30 +454,30 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         }
         // A reader that waited for this continues in this turn.
         if exchange.wake.take_ready() {
-            exchange.resume(&mut self.machine, &self.line.core, task, out);
+            exchange.resume(&mut self.machine, &self.line.core, poll_cx, out);
         }
     }
 
     /// Queues content, by rank, until the output is full or every stream has had its share.
-    fn produce(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
+    fn produce(&mut self, poll_cx: &mut PollContext<'_>, out: &mut WriteList) {
         let Self { exchanges, machine, line, .. } = self;
         while out.len() < OUTPUT_BYTES_MAX {
             let ready = exchanges.iter_mut().filter(|exchange| exchange.may_send(machine));
             let Some(exchange) = ready.min_by_key(|exchange| machine.rank(exchange.stream)) else { return };
-            exchange.pump(machine, &line.core, task, out);
+            exchange.pump(machine, &line.core, poll_cx, out);
             // The content may be the request's own body, as an echo sends it. The bytes that it took must return to the peer's window
             // now: the next turn may be one that waits for exactly these bytes.
-            exchange.sync_reader(machine, task, out);
+            exchange.sync_reader(machine, poll_cx, out);
         }
     }
 
     /// Writes the output. Once the kernel has all of it, ends the exchanges that are over.
-    fn flush(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
+    fn flush(&mut self, poll_cx: &mut PollContext<'_>, out: &mut WriteList) -> ControlFlow<()> {
         if !out.is_empty() {
             // Before the system call: the peer may react before it returns.
             progress::written(&mut self.stamp);
         }
-        match self.line.flush(task, out) {
+        match self.line.flush(poll_cx, out) {
             Flush::Complete => {}
             Flush::Blocked => {
                 // A connection with one stream keeps the low limit: it costs nothing there, and a slow reader is detected early.
@@ -492,12 +492,12 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             Flush::Failed => return ControlFlow::Break(()),
         }
         if self.phase == Phase::Open && self.machine.is_half_closed() {
-            self.end_sending(task)?;
+            self.end_sending(poll_cx)?;
         }
         self.retire(out)?;
         if !out.is_empty() {
             // The resets of streams, in a write of their own.
-            yield_turn(task);
+            yield_turn(poll_cx);
         }
         self.exchanges.iter_mut().for_each(|exchange| exchange.sending.renew_share());
         ControlFlow::Continue(())
@@ -542,9 +542,9 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
 impl<T: Transport, M: ServerMachine> Future for ServerConnection<T, M> {
     type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, poll_cx: &mut PollContext<'_>) -> Poll<()> {
         clock::polled();
-        match self.turn(task) {
+        match self.turn(poll_cx) {
             ControlFlow::Continue(()) => Poll::Pending,
             ControlFlow::Break(()) => Poll::Ready(()),
         }

@@ -20,7 +20,7 @@ use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context as Task, Poll};
+use std::task::{Context as PollContext, Poll};
 use std::time::{Duration, Instant};
 
 use causeway_pipeline::worker::{Work, WorkKind, offload};
@@ -107,9 +107,9 @@ pub(crate) fn spawn_handshake(
 /// Runs a handshake within the profiler's `HANDSHAKE` stage.
 async fn in_handshake_stage(work: impl Future<Output = ()>) {
     let mut work = pin!(work);
-    poll_fn(|task| {
+    poll_fn(|poll_cx| {
         let _span = stage::HANDSHAKE.enter();
-        work.as_mut().poll(task)
+        work.as_mut().poll(poll_cx)
     })
     .await;
 }
@@ -171,7 +171,7 @@ impl Handshake {
         let challenge = match self.plan.challenge(&hello, name.as_deref()) {
             Some(ChallengeCertificate::Open(certificate)) => Some(certificate),
             Some(ChallengeCertificate::Sought(mut sought)) => {
-                self.wait(|_, task| sought.as_mut().poll(task).map(Ok)).await?
+                self.wait(|_, poll_cx| sought.as_mut().poll(poll_cx).map(Ok)).await?
             }
             None => None,
         };
@@ -197,7 +197,7 @@ impl Handshake {
         {
             // An authority verifies the name meanwhile, with connections to this server.
             self.deadline.set(clock::now() + OBTAIN_LIMIT);
-            certificate = self.wait(|_, task| obtained.as_mut().poll(task).map(Ok)).await?;
+            certificate = self.wait(|_, poll_cx| obtained.as_mut().poll(poll_cx).map(Ok)).await?;
             self.deadline.set(clock::now() + self.listener.plan().timeouts.head);
         }
         let certificate =
@@ -329,19 +329,21 @@ impl Handshake {
         // Dropping `stepped`, at the deadline or when the task ends, abandons the job.
         let mut stepped = offload(&*self.core.worker(), Work::of(WorkKind::Signature), job)
             .map_err(|_| Refusal::alert(alert::INTERNAL_ERROR))?;
-        self.wait(|_, task| Pin::new(&mut stepped).poll(task).map(|stepped| stepped.ok_or(io::ErrorKind::Other.into())))
-            .await
+        self.wait(|_, poll_cx| {
+            Pin::new(&mut stepped).poll(poll_cx).map(|stepped| stepped.ok_or(io::ErrorKind::Other.into()))
+        })
+        .await
     }
 
     /// Reads at least one byte into `inbound`. The peer's end is a refusal.
     async fn fill(&self, inbound: &mut RecordBuffer) -> Result<(), Refusal> {
-        let read = self.wait(|tcp, task| {
+        let read = self.wait(|tcp, poll_cx| {
             // The profiler may start or stop during a handshake, so the socket's option follows its state.
             let is_timed = progress::is_policy_called();
             if self.is_timed.replace(is_timed) != is_timed {
                 tcp.set_timestamps(is_timed);
             }
-            let read = inbound.poll_fill(tcp, &self.core.memory.blocks, task);
+            let read = inbound.poll_fill(tcp, &self.core.memory.blocks, poll_cx);
             if read.is_pending() {
                 inbound.release_block();
             }
@@ -367,7 +369,7 @@ impl Handshake {
             self.stamped(progress::written);
         }
         while !bytes.is_empty() {
-            let sent = self.wait(|tcp, task| Transport::poll_write(tcp, task, &[IoSlice::new(bytes)])).await?;
+            let sent = self.wait(|tcp, poll_cx| Transport::poll_write(tcp, poll_cx, &[IoSlice::new(bytes)])).await?;
             bytes = &bytes[sent..];
         }
         Ok(())
@@ -382,7 +384,7 @@ impl Handshake {
             self.wait(Transport::poll_shutdown).await?;
             let mut room = self.core.memory.blocks.take();
             while left > 0 {
-                let read = self.wait(|tcp, task| Transport::poll_read(tcp, task, room.as_mut_slice())).await?;
+                let read = self.wait(|tcp, poll_cx| Transport::poll_read(tcp, poll_cx, room.as_mut_slice())).await?;
                 left = if read.bytes == 0 { 0 } else { left.saturating_sub(read.bytes) };
             }
             Ok::<_, Refusal>(())
@@ -395,15 +397,15 @@ impl Handshake {
     /// the peer has sent a byte; in a process that another one replaces only after the time for idle connections.
     async fn wait<T>(
         &self,
-        mut poll: impl FnMut(&mut TcpStream, &mut Task<'_>) -> Poll<io::Result<T>>,
+        mut poll: impl FnMut(&mut TcpStream, &mut PollContext<'_>) -> Poll<io::Result<T>>,
     ) -> Result<T, Refusal> {
-        poll_fn(|task| {
+        poll_fn(|poll_cx| {
             clock::polled();
             if self.timer.get() == TimerKey::UNFILED {
-                self.timer.set(self.core.timers.add(task.waker().clone()));
+                self.timer.set(self.core.timers.add(poll_cx.waker().clone()));
             }
             let mut tcp = self.tcp.borrow_mut();
-            if let Poll::Ready(result) = poll(tcp.as_mut().expect("`Some` until `hand_over`"), task) {
+            if let Poll::Ready(result) = poll(tcp.as_mut().expect("`Some` until `hand_over`"), poll_cx) {
                 return Poll::Ready(result.map_err(|_| Refusal::Close));
             }
             // A process that another one replaces has time for a ClientHello that is on its way.
@@ -413,7 +415,7 @@ impl Handshake {
                 if self.has_polled_since_end.replace(true) {
                     return Poll::Ready(Err(Refusal::Close));
                 }
-                let _ = pin!(tokio::task::yield_now()).poll(task);
+                let _ = pin!(tokio::task::yield_now()).poll(poll_cx);
             }
             if clock::now() >= self.deadline.get() {
                 return Poll::Ready(Err(Refusal::Close));

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::ops::Range;
-use std::task::{Context as Task, Poll, ready};
+use std::task::{Context as PollContext, Poll, ready};
 
 use causeway_message::BlockMut;
 
@@ -80,7 +80,7 @@ impl RecordBuffer {
         &mut self,
         lower: &mut impl Transport,
         blocks: &Blocks,
-        task: &mut Task<'_>,
+        poll_cx: &mut PollContext<'_>,
     ) -> Poll<io::Result<Received>> {
         let block = self.block.get_or_insert_with(|| blocks.take());
         // Makes room by moving an incomplete record to the front: a block holds any record that starts there.
@@ -92,7 +92,7 @@ impl RecordBuffer {
         if room.is_empty() {
             return Poll::Ready(Ok(Received::default()));
         }
-        let received = ready!(lower.poll_read(task, room))?;
+        let received = ready!(lower.poll_read(poll_cx, room))?;
         self.sealed.end += received.bytes;
         Poll::Ready(Ok(received))
     }

@@ -11,7 +11,7 @@
 use std::cell::Cell;
 use std::io::{self, IoSlice};
 use std::rc::Rc;
-use std::task::{Context as Task, Poll, ready};
+use std::task::{Context as PollContext, Poll, ready};
 use std::time::Duration;
 
 use progress::stage;
@@ -166,14 +166,14 @@ impl TlsState {
 
     /// Sends a pending no_renegotiation warning now, unless content is unsent; then a later call sends it.
     #[cold]
-    fn poll_warn(&mut self, lower: &mut impl Transport, task: &mut Task<'_>) -> Poll<io::Result<()>> {
+    fn poll_warn(&mut self, lower: &mut impl Transport, poll_cx: &mut PollContext<'_>) -> Poll<io::Result<()>> {
         if self.records.must_warn() && self.unsent.is_none() && self.ending.get() == Ending::Open {
             let mut bytes = self.core.memory.take_sealed();
             let end = self.records.seal_warning(&mut bytes)?;
             self.unsent = Some(Unsent { bytes, start: 0, end, content: 0 });
         }
         if self.is_warning_unsent() {
-            ready!(self.poll_send(lower, task))?;
+            ready!(self.poll_send(lower, poll_cx))?;
         }
         Poll::Ready(Ok(()))
     }
@@ -184,10 +184,10 @@ impl TlsState {
     }
 
     /// Sends sealed bytes. `Ready` holds the number of content bytes that now count as written.
-    fn poll_send(&mut self, lower: &mut impl Transport, task: &mut Task<'_>) -> Poll<io::Result<usize>> {
+    fn poll_send(&mut self, lower: &mut impl Transport, poll_cx: &mut PollContext<'_>) -> Poll<io::Result<usize>> {
         while let Some(unsent) = &mut self.unsent {
             let slice = IoSlice::new(&unsent.bytes[unsent.start..unsent.end]);
-            let sent = ready!(lower.poll_write(task, &[slice]))?;
+            let sent = ready!(lower.poll_write(poll_cx, &[slice]))?;
             unsent.start += sent;
             if unsent.start == unsent.end {
                 let content = unsent.content;
@@ -208,9 +208,9 @@ impl TlsState {
     }
 
     /// Sends the close_notify, then shuts down the socket's sending side.
-    fn poll_close(&mut self, lower: &mut impl Transport, task: &mut Task<'_>) -> Poll<io::Result<()>> {
+    fn poll_close(&mut self, lower: &mut impl Transport, poll_cx: &mut PollContext<'_>) -> Poll<io::Result<()>> {
         if self.is_warning_unsent() {
-            ready!(self.poll_send(lower, task))?;
+            ready!(self.poll_send(lower, poll_cx))?;
         }
         if self.ending.get() == Ending::Open {
             if self.unsent.is_some() {
@@ -224,10 +224,10 @@ impl TlsState {
             self.ending.set(Ending::Waiting);
         }
         while self.ending.get() == Ending::Waiting {
-            ready!(self.poll_send(lower, task))?;
+            ready!(self.poll_send(lower, poll_cx))?;
             if self.unsent.is_none() {
                 self.ending.set(Ending::Over);
-                ready!(lower.poll_shutdown(task))?;
+                ready!(lower.poll_shutdown(poll_cx))?;
             }
         }
         Poll::Ready(Ok(()))
@@ -235,16 +235,16 @@ impl TlsState {
 }
 
 impl<T: Transport> Transport for TlsStream<T> {
-    fn poll_read(&mut self, task: &mut Task<'_>, room: &mut [u8]) -> Poll<io::Result<Received>> {
+    fn poll_read(&mut self, poll_cx: &mut PollContext<'_>, room: &mut [u8]) -> Poll<io::Result<Received>> {
         for _ in 0..READS_MAX {
             let (lower, state) = self.parts();
             if state.ending.get() == Ending::Waiting {
                 // During shutdown the driver only polls reads, so the read path drives the pending close_notify.
-                let _ = state.poll_close(lower, task)?;
+                let _ = state.poll_close(lower, poll_cx)?;
             }
             let filled = state.take_content(room);
             if state.records.must_warn() || state.is_warning_unsent() {
-                let _ = state.poll_warn(lower, task)?;
+                let _ = state.poll_warn(lower, poll_cx)?;
             }
             if filled > 0 {
                 return Poll::Ready(Ok(Received { bytes: filled, at: state.arrived }));
@@ -266,14 +266,14 @@ impl<T: Transport> Transport for TlsStream<T> {
             // since bytes of an earlier record must precede the new ones.
             let filled = if state.inbound.is_empty() && room.len() >= RECORD_BYTES_MAX {
                 state.inbound.release_block();
-                let received = ready!(lower.poll_read(task, room))?;
+                let received = ready!(lower.poll_read(poll_cx, room))?;
                 state.arrived = received.at;
                 if received.bytes == 0 {
                     state.records.handle_eof();
                 }
                 state.open_in_place(&mut room[..received.bytes])
             } else {
-                match state.inbound.poll_fill(lower, &state.core.memory.blocks, task)? {
+                match state.inbound.poll_fill(lower, &state.core.memory.blocks, poll_cx)? {
                     Poll::Ready(Received { bytes: 0, .. }) => state.records.handle_eof(),
                     Poll::Ready(received) => state.arrived = received.at,
                     Poll::Pending => {
@@ -288,7 +288,7 @@ impl<T: Transport> Transport for TlsStream<T> {
             }
         }
         // Only records without content, or parts of one record: yields, so that one connection cannot occupy the worker.
-        task.waker().wake_by_ref();
+        poll_cx.waker().wake_by_ref();
         Poll::Pending
     }
 
@@ -298,34 +298,34 @@ impl<T: Transport> Transport for TlsStream<T> {
         }
     }
 
-    fn poll_write(&mut self, task: &mut Task<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write(&mut self, poll_cx: &mut PollContext<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let (lower, state) = self.parts();
         if state.is_warning_unsent() {
-            ready!(state.poll_send(lower, task))?;
+            ready!(state.poll_send(lower, poll_cx))?;
         }
         if state.unsent.is_none() {
             // Seals only when the socket is writable; otherwise each waiting connection would hold a buffer of sealed bytes.
-            ready!(lower.poll_write_ready(task))?;
+            ready!(lower.poll_write_ready(poll_cx))?;
             state.unsent = Some(state.seal(slices)?);
         }
-        let reported = ready!(state.poll_send(lower, task))?;
+        let reported = ready!(state.poll_send(lower, poll_cx))?;
         if state.records.must_warn() {
-            let _ = state.poll_warn(lower, task)?;
+            let _ = state.poll_warn(lower, poll_cx)?;
         }
         Poll::Ready(Ok(reported))
     }
 
-    fn poll_write_ready(&mut self, task: &mut Task<'_>) -> Poll<io::Result<()>> {
+    fn poll_write_ready(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<io::Result<()>> {
         let (lower, state) = self.parts();
         if state.is_warning_unsent() {
-            ready!(state.poll_send(lower, task))?;
+            ready!(state.poll_send(lower, poll_cx))?;
         }
-        lower.poll_write_ready(task)
+        lower.poll_write_ready(poll_cx)
     }
 
-    fn poll_shutdown(&mut self, task: &mut Task<'_>) -> Poll<io::Result<()>> {
+    fn poll_shutdown(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<io::Result<()>> {
         let (lower, state) = self.parts();
-        state.poll_close(lower, task)
+        state.poll_close(lower, poll_cx)
     }
 
     fn is_cut(&self) -> bool {

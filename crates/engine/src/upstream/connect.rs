@@ -8,7 +8,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context as Task, Poll};
+use std::task::{Context as PollContext, Poll};
 use std::time::Duration;
 
 use causeway_pipeline::worker::{DnsRecord, Families, Question, Resolver, Work, WorkKind, offload};
@@ -116,8 +116,8 @@ impl<T: StreamTransport> OpenConnection<T> {
 impl<T: StreamTransport> Future for OpenConnection<T> {
     type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<()> {
-        let polled = Pin::new(&mut self.connection).poll(task);
+    fn poll(mut self: Pin<&mut Self>, poll_cx: &mut PollContext<'_>) -> Poll<()> {
+        let polled = Pin::new(&mut self.connection).poll(poll_cx);
         // The drop of the last reference wakes this task, so that an idle connection ends.
         drop(self.pool.take_if(|pool| pool.waiting.is_empty()));
         polled
@@ -301,9 +301,9 @@ async fn race(
         Err(_) => {}
     }
     let mut fallback = pin!(in_turn(&other, transport, deadline));
-    let (ended, is_preferred) = poll_fn(|task| match preferred.as_mut().poll(task) {
+    let (ended, is_preferred) = poll_fn(|poll_cx| match preferred.as_mut().poll(poll_cx) {
         Poll::Ready(ended) => Poll::Ready((ended, true)),
-        Poll::Pending => fallback.as_mut().poll(task).map(|ended| (ended, false)),
+        Poll::Pending => fallback.as_mut().poll(poll_cx).map(|ended| (ended, false)),
     })
     .await;
     match (ended, is_preferred) {

@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::{Rc, Weak};
-use std::task::{Context as Task, Poll, Waker};
+use std::task::{Context as PollContext, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use causeway_pipeline::CallError;
@@ -105,8 +105,8 @@ impl CallQueue {
 
     /// Wakes the task, if there is one.
     pub(super) fn wake(&self) {
-        if let Some(task) = &*self.task.borrow() {
-            task.wake_by_ref();
+        if let Some(waker) = &*self.task.borrow() {
+            waker.wake_by_ref();
         }
     }
 
@@ -138,9 +138,9 @@ pub(super) async fn run_queue(core: Rc<Core>, pool: Weak<UpstreamPool>) {
     let mut alarm = Alarm { core, key: None, at: None };
     // While calls wait, since the pool's owner may drop it.
     let mut kept = None;
-    poll_fn(|task| match pool.upgrade() {
+    poll_fn(|poll_cx| match pool.upgrade() {
         Some(pool) => {
-            poll_once(&pool, &mut alarm, task);
+            poll_once(&pool, &mut alarm, poll_cx);
             kept = Some(pool).filter(|pool| !pool.waiting.is_empty());
             Poll::Pending
         }
@@ -149,15 +149,15 @@ pub(super) async fn run_queue(core: Rc<Core>, pool: Weak<UpstreamPool>) {
     .await;
 }
 
-fn poll_once(pool: &UpstreamPool, alarm: &mut Alarm, task: &mut Task<'_>) {
+fn poll_once(pool: &UpstreamPool, alarm: &mut Alarm, poll_cx: &mut PollContext<'_>) {
     let Some(membership) = &pool.membership else { return };
-    *pool.waiting.task.borrow_mut() = Some(task.waker().clone());
+    *pool.waiting.task.borrow_mut() = Some(poll_cx.waker().clone());
     loop {
         // Connections in progress will take these.
         let ahead = pool.calls_covered();
         pool.waiting.expire(pool.transport.queue_timeout, ahead);
         let since = pool.waiting.queued_at(ahead);
-        let claimed = membership.claim(since, task.waker());
+        let claimed = membership.claim(since, poll_cx.waker());
         // By `take_connection_slot`, for the first connection over HTTP/2.
         let Some(slot) = claimed.or_else(|| since.and_then(|_| pool.take_connection_slot())) else { break };
         // Without a call the slot is given back.
@@ -171,8 +171,8 @@ fn poll_once(pool: &UpstreamPool, alarm: &mut Alarm, task: &mut Task<'_>) {
     }
     let limit = pool.transport.queue_timeout;
     let at = pool.waiting.queued_at(pool.calls_covered()).and_then(|since| since.checked_add(limit?));
-    if alarm.poll(at, task).is_ready() {
-        task.waker().wake_by_ref();
+    if alarm.poll(at, poll_cx).is_ready() {
+        poll_cx.waker().wake_by_ref();
     }
 }
 
@@ -185,14 +185,14 @@ struct Alarm {
 
 impl Alarm {
     /// Returns whether the time has come. `None` never comes.
-    fn poll(&mut self, at: Option<Instant>, task: &mut Task<'_>) -> Poll<()> {
+    fn poll(&mut self, at: Option<Instant>, poll_cx: &mut PollContext<'_>) -> Poll<()> {
         // A timer cannot be moved, only replaced.
         if at != self.at {
             self.cancel();
             self.at = at;
         }
         match at {
-            Some(at) => self.core.timers.poll_sleep(at, &mut self.key, task),
+            Some(at) => self.core.timers.poll_sleep(at, &mut self.key, poll_cx),
             None => Poll::Pending,
         }
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context as Task, Poll};
+use std::task::{Context as PollContext, Poll};
 use std::time::{Instant, SystemTime};
 
 use causeway_message::BlockMut;
@@ -57,8 +57,8 @@ impl Worker for Services {
         clock::wall()
     }
 
-    fn poll_sleep(&self, deadline: Instant, key: &mut Option<u64>, task: &mut Task<'_>) -> Poll<()> {
-        self.core.timers.poll_sleep(deadline, key, task)
+    fn poll_sleep(&self, deadline: Instant, key: &mut Option<u64>, poll_cx: &mut PollContext<'_>) -> Poll<()> {
+        self.core.timers.poll_sleep(deadline, key, poll_cx)
     }
 
     fn cancel_sleep(&self, key: u64) {

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::task::{Context as Task, Poll, Waker};
+use std::task::{Context as PollContext, Poll, Waker};
 use std::time::Instant;
 
 use crate::clock;
@@ -59,7 +59,12 @@ impl Timers {
     }
 
     /// Polls a handler's sleep. `key` identifies it after the first poll.
-    pub(crate) fn poll_sleep(&self, deadline: Instant, key: &mut Option<u64>, task: &mut Task<'_>) -> Poll<()> {
+    pub(crate) fn poll_sleep(
+        &self,
+        deadline: Instant,
+        key: &mut Option<u64>,
+        poll_cx: &mut PollContext<'_>,
+    ) -> Poll<()> {
         let mut sleepers = self.sleepers.borrow_mut();
         // Before anything is registered: a sleep whose time has passed needs no timer.
         if clock::now() >= deadline {
@@ -69,11 +74,11 @@ impl Timers {
             return Poll::Ready(());
         }
         match key {
-            Some(id) => sleepers.renew(*id, task.waker()),
+            Some(id) => sleepers.renew(*id, poll_cx.waker()),
             None => {
                 // Only an earlier time than all others concerns the alarm; most sleeps are not the earliest.
                 let sooner = sleepers.next().is_none_or(|next| deadline < next);
-                *key = Some(sleepers.add(deadline, task.waker().clone()));
+                *key = Some(sleepers.add(deadline, poll_cx.waker().clone()));
                 if sooner {
                     self.keeper.borrow().wake_by_ref();
                 }
@@ -87,8 +92,8 @@ impl Timers {
     }
 
     /// Registers the task that is to call [`advance`](Self::advance).
-    pub(super) fn register(&self, task: &Task<'_>) {
-        self.keeper.borrow_mut().clone_from(task.waker());
+    pub(super) fn register(&self, poll_cx: &PollContext<'_>) {
+        self.keeper.borrow_mut().clone_from(poll_cx.waker());
     }
 
     /// Wakes the connections and handlers whose time has come.

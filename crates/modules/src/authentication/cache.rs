@@ -11,7 +11,7 @@ use std::future::{Future, poll_fn};
 use std::hash::{Hash, Hasher};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context as Task, Poll, Waker};
+use std::task::{Context as PollContext, Poll, Waker};
 use std::time::Duration;
 
 use causeway_pipeline::Worker;
@@ -98,7 +98,7 @@ impl Cache {
         let flight = Flight::of(&landing);
         worker.spawn(Box::pin(async move {
             // From here on, a panic or a cancellation shows as `None`.
-            let same = poll_fn(|task| landing.poll_job(task)).await;
+            let same = poll_fn(|poll_cx| landing.poll_job(poll_cx)).await;
             self.conclude(key, &landing, same);
             landing.outcome.set(Some(same));
             let mut stamp = Stamp::default();
@@ -146,21 +146,21 @@ impl Landing {
     }
 
     /// Polls the job. Resolves to `None` if it panicked or was cancelled.
-    fn poll_job(&self, task: &mut Task<'_>) -> Poll<Option<bool>> {
+    fn poll_job(&self, poll_cx: &mut PollContext<'_>) -> Poll<Option<bool>> {
         let mut hashing = self.hashing.borrow_mut();
         let Some(job) = hashing.as_mut() else { return Poll::Ready(None) };
-        let polled = Pin::new(job).poll(task);
+        let polled = Pin::new(job).poll(poll_cx);
         if polled.is_pending() {
             // So that the drop of the last `Flight` also wakes this task.
-            self.follow(task);
+            self.follow(poll_cx);
         }
         polled
     }
 
-    fn follow(&self, task: &Task<'_>) {
+    fn follow(&self, poll_cx: &PollContext<'_>) {
         let mut wakers = self.wakers.borrow_mut();
-        if !wakers.iter().any(|waker| waker.will_wake(task.waker())) {
-            wakers.push(task.waker().clone());
+        if !wakers.iter().any(|waker| waker.will_wake(poll_cx.waker())) {
+            wakers.push(poll_cx.waker().clone());
         }
     }
 }
@@ -188,12 +188,12 @@ impl Drop for Flight {
 impl Future for Flight {
     type Output = Option<bool>;
 
-    fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Option<bool>> {
+    fn poll(self: Pin<&mut Self>, poll_cx: &mut PollContext<'_>) -> Poll<Option<bool>> {
         if let Some(outcome) = self.0.outcome.get() {
             progress::after_receive(self.0.stamp.get(), Duration::ZERO);
             return Poll::Ready(outcome);
         }
-        self.0.follow(task);
+        self.0.follow(poll_cx);
         Poll::Pending
     }
 }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context as Task, Poll, ready};
+use std::task::{Context as PollContext, Poll, ready};
 
 use causeway_message::{Chunk, FieldMap};
 use causeway_pipeline::{Body, BodyError, BodyReader, BodyStream, Frame, Worker};
@@ -84,8 +84,8 @@ impl RecordingBody {
 }
 
 impl BodyStream for RecordingBody {
-    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
-        let frame = ready!(self.source.poll_frame(&self.worker, task));
+    fn poll_frame(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        let frame = ready!(self.source.poll_frame(&self.worker, poll_cx));
         match &frame {
             Some(Ok(Frame::Chunk(chunk))) => {
                 self.add(chunk);

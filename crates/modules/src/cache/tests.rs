@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::task::Context as Task;
+use std::task::Context as PollContext;
 
 use causeway_message::NameRef;
 use causeway_pipeline::{BodyError, BodyReader, BodyStream, Frame, Registry, Verdict, Worker};
@@ -59,7 +59,7 @@ impl Reply {
 struct Pieces(VecDeque<String>, Option<BodyError>);
 
 impl BodyStream for Pieces {
-    fn poll_frame(&mut self, _: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+    fn poll_frame(&mut self, _: &mut PollContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         Poll::Ready(match self.0.pop_front() {
             Some(piece) => Some(Ok(Frame::Chunk(Chunk::from(piece.into_bytes())))),
             None => self.1.take().map(Err),
@@ -701,7 +701,7 @@ fn invalidation_of_a_response_in_progress() {
     bench.send(&Request::new("POST", "/"));
     let mut body = BodyReader::from(first.body);
     let worker: Rc<dyn Worker> = bench.kit.worker().clone();
-    while let Poll::Ready(Some(_)) = body.poll_frame(&worker, &mut Task::from_waker(std::task::Waker::noop())) {}
+    while let Poll::Ready(Some(_)) = body.poll_frame(&worker, &mut PollContext::from_waker(std::task::Waker::noop())) {}
     assert_eq!(bench.get("").text(), "new");
     assert_eq!(bench.get("").text(), "new");
     assert_eq!(bench.seen().len(), 3);
@@ -932,8 +932,8 @@ fn one_fetch_for_many_requests() {
     assert_eq!(bench.seen().len(), 1);
     let mut body = BodyReader::from(first.body);
     let worker: Rc<dyn Worker> = bench.kit.worker().clone();
-    let mut task = Task::from_waker(std::task::Waker::noop());
-    while let Poll::Ready(Some(frame)) = body.poll_frame(&worker, &mut task) {
+    let mut poll_cx = PollContext::from_waker(std::task::Waker::noop());
+    while let Poll::Ready(Some(frame)) = body.poll_frame(&worker, &mut poll_cx) {
         frame.expect("the body is complete");
     }
     for pending in waiting {

@@ -12,7 +12,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context as Task, Poll, ready};
+use std::task::{Context as PollContext, Poll, ready};
 use std::time::Duration;
 
 use causeway_message::{BlockMut, Chunk, FieldMap};
@@ -114,10 +114,10 @@ impl EncodedBody {
 
     /// Returns the goal of the next step, and makes sure that it has input if it consumes. `Pending` if the
     /// source waits and nothing is to be flushed.
-    fn poll_goal(&mut self, task: &mut Task<'_>) -> Poll<Result<Option<Goal>, BodyError>> {
+    fn poll_goal(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<Result<Option<Goal>, BodyError>> {
         loop {
             match self.phase {
-                Phase::Consuming if self.input.is_empty() => match self.source.poll_frame(&self.worker, task) {
+                Phase::Consuming if self.input.is_empty() => match self.source.poll_frame(&self.worker, poll_cx) {
                     Poll::Ready(None) => self.phase = Phase::Finishing,
                     Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => self.input = chunk,
                     Poll::Ready(Some(Ok(Frame::Trailers(trailers)))) => {
@@ -155,13 +155,13 @@ impl EncodedBody {
     }
 
     /// Waits until the encoder is here. Returns the output that the pool's thread was filling.
-    fn poll_encoder(&mut self, task: &mut Task<'_>) -> Poll<Result<Option<Output>, BodyError>> {
+    fn poll_encoder(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<Result<Option<Output>, BodyError>> {
         match &mut self.encoder {
             EncoderState::OnWorker(_) | EncoderState::Gone => return Poll::Ready(Ok(None)),
             EncoderState::InPool(offloaded, _) => {
-                ready!(Pin::new(offloaded).poll(task));
+                ready!(Pin::new(offloaded).poll(poll_cx));
             }
-            EncoderState::Pausing(sleep, ..) => ready!(Pin::new(sleep).poll(task)),
+            EncoderState::Pausing(sleep, ..) => ready!(Pin::new(sleep).poll(poll_cx)),
         }
         match std::mem::replace(&mut self.encoder, EncoderState::Gone) {
             EncoderState::Pausing(_, encoder, output) => {
@@ -216,14 +216,14 @@ impl EncodedBody {
 
     /// Runs steps until there is output to send, the source or the encoder waits, or the body ends. The output
     /// may be empty.
-    fn poll_output(&mut self, task: &mut Task<'_>) -> Poll<Result<Option<Output>, BodyError>> {
-        let mut output = ready!(self.poll_encoder(task))?;
+    fn poll_output(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<Result<Option<Output>, BodyError>> {
+        let mut output = ready!(self.poll_encoder(poll_cx))?;
         let mut inline = self.inline_bytes_max;
         loop {
             if let Some(filled) = output.take_if(|output| output.is_full()) {
                 return Poll::Ready(Ok(Some(filled)));
             }
-            let goal = match self.poll_goal(task) {
+            let goal = match self.poll_goal(poll_cx) {
                 Poll::Ready(Ok(Some(goal))) => goal,
                 Poll::Ready(Ok(None)) => return Poll::Ready(Ok(output)),
                 Poll::Ready(Err(fault)) => return Poll::Ready(Err(fault)),
@@ -236,12 +236,12 @@ impl EncodedBody {
             let work = encoder.bytes_to_compress(self.input.len(), goal);
             if work > inline && work <= self.inline_bytes_max {
                 self.encoder = EncoderState::OnWorker(encoder);
-                return self.pause(output, task);
+                return self.pause(output, poll_cx);
             }
             let mut target = output.take().unwrap_or_else(|| Output { block: self.worker.take_block(), filled: 0 });
             if work > inline {
                 self.offload_step(encoder, target, goal);
-                output = ready!(self.poll_encoder(task))?;
+                output = ready!(self.poll_encoder(poll_cx))?;
                 continue;
             }
             inline -= work;
@@ -254,7 +254,11 @@ impl EncodedBody {
     }
 
     /// Ends a poll after the share of computation that one may have.
-    fn pause(&mut self, output: Option<Output>, task: &mut Task<'_>) -> Poll<Result<Option<Output>, BodyError>> {
+    fn pause(
+        &mut self,
+        output: Option<Output>,
+        poll_cx: &mut PollContext<'_>,
+    ) -> Poll<Result<Option<Output>, BodyError>> {
         match output.filter(|output| output.filled > 0) {
             Some(output) => {
                 self.has_used_its_share = true;
@@ -262,7 +266,7 @@ impl EncodedBody {
             }
             None => {
                 // The task continues after the others of its worker.
-                task.waker().wake_by_ref();
+                poll_cx.waker().wake_by_ref();
                 Poll::Pending
             }
         }
@@ -274,12 +278,12 @@ fn ready_output(output: Output) -> Poll<Result<Option<Output>, BodyError>> {
 }
 
 impl BodyStream for EncodedBody {
-    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+    fn poll_frame(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         if std::mem::take(&mut self.has_used_its_share) {
-            task.waker().wake_by_ref();
+            poll_cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        match ready!(self.poll_output(task)) {
+        match ready!(self.poll_output(poll_cx)) {
             Err(fault) => Poll::Ready(Some(Err(fault))),
             Ok(Some(Output { block, filled })) if filled > 0 => {
                 Poll::Ready(Some(Ok(Frame::Chunk(block.freeze(0..filled)))))

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::os::unix::fs::FileExt as _;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context as Task, Poll, ready};
+use std::task::{Context as PollContext, Poll, ready};
 use std::time::Instant;
 
 use causeway_httpgrpc::RequestDecoder;
@@ -57,18 +57,18 @@ impl Collecting {
         Self { parts, now, content: Some(content), bytes_max, worker: Rc::clone(worker), sleep }
     }
 
-    fn poll_whole(&mut self, task: &mut Task<'_>) -> Poll<Result<(), CollectError>> {
+    fn poll_whole(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<Result<(), CollectError>> {
         loop {
             let chunk = match &mut self.now {
                 Now::None => None,
-                Now::Stream(stream) => match ready!(stream.poll_frame(task)) {
+                Now::Stream(stream) => match ready!(stream.poll_frame(poll_cx)) {
                     Some(Ok(Frame::Chunk(chunk))) => Some(chunk),
                     // A unary message has no trailers.
                     Some(Ok(Frame::Trailers(_))) => continue,
                     Some(Err(fault)) => return Poll::Ready(Err(CollectError::Body(fault))),
                     None => None,
                 },
-                Now::Reading(reading) => match ready!(Pin::new(reading).poll(task)).flatten() {
+                Now::Reading(reading) => match ready!(Pin::new(reading).poll(poll_cx)).flatten() {
                     Some(bytes) => {
                         self.now = Now::None;
                         Some(bytes.into())
@@ -129,10 +129,10 @@ fn read(slice: &FileSlice) -> Option<Vec<u8>> {
 impl Future for Collecting {
     type Output = Result<DecoderLease<RequestDecoder>, CollectError>;
 
-    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
-        match self.poll_whole(task) {
+    fn poll(mut self: Pin<&mut Self>, poll_cx: &mut PollContext<'_>) -> Poll<Self::Output> {
+        match self.poll_whole(poll_cx) {
             // The source may have the deadline too, and fail because of it shortly before this timer fires.
-            Poll::Pending | Poll::Ready(Err(CollectError::Body(_))) if Sleep::is_over(&mut self.sleep, task) => {
+            Poll::Pending | Poll::Ready(Err(CollectError::Body(_))) if Sleep::is_over(&mut self.sleep, poll_cx) => {
                 Poll::Ready(Err(CollectError::Deadline))
             }
             Poll::Pending => Poll::Pending,

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
-use std::task::{Context as Task, Poll};
+use std::task::{Context as PollContext, Poll};
 
 use causeway_httpgrpc::{Body, Limits, RequestDecoder, ResponseDecoder};
 use causeway_pipeline::{BodyError, BodyStream, Frame};
@@ -116,7 +116,7 @@ impl<D: PooledDecoder> Drop for DecoderLease<D> {
 pub(crate) struct LeasedContent<D: PooledDecoder>(pub(crate) DecoderLease<D>);
 
 impl<D: PooledDecoder> BodyStream for LeasedContent<D> {
-    fn poll_frame(&mut self, _task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+    fn poll_frame(&mut self, _task: &mut PollContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         Poll::Ready(self.0.body_mut().take_next().map(|chunk| Ok(Frame::Chunk(chunk))))
     }
 

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context as Task, Poll};
+use std::task::{Context as PollContext, Poll};
 use std::time::Instant;
 
 use causeway_httpgrpc::{Code, DecodeError, DecodeProgress, RequestDecoder, Status};
@@ -73,7 +73,7 @@ struct IncomingMessage {
 }
 
 impl IncomingMessage {
-    fn poll_whole(&mut self, task: &mut Task<'_>) -> Poll<Result<(), ReceiveError>> {
+    fn poll_whole(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<Result<(), ReceiveError>> {
         let decoder = self.decoder.as_mut().expect("not polled after its end");
         loop {
             let turn = decoder.push(&mut self.rest, &mut || self.worker.take_block());
@@ -81,13 +81,13 @@ impl IncomingMessage {
                 Err(fault) => return Poll::Ready(Err(ReceiveError::Decode(fault))),
                 // The decoder has used its share of this poll: yield to other tasks.
                 Ok(DecodeProgress::More) => {
-                    task.waker().wake_by_ref();
+                    poll_cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
                 // Replace the empty chunk, which would keep its block from returning to the pool.
                 Ok(DecodeProgress::Done) => self.rest = Chunk::default(),
             }
-            match self.body.poll_frame(task) {
+            match self.body.poll_frame(poll_cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => self.rest = chunk,
                 // gRPC clients send no trailers: ignore them.
@@ -102,11 +102,11 @@ impl IncomingMessage {
 impl Future for IncomingMessage {
     type Output = Result<DecoderLease<RequestDecoder>, ReceiveError>;
 
-    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
-        if let Poll::Ready(whole) = self.poll_whole(task) {
+    fn poll(mut self: Pin<&mut Self>, poll_cx: &mut PollContext<'_>) -> Poll<Self::Output> {
+        if let Poll::Ready(whole) = self.poll_whole(poll_cx) {
             let decoder = self.decoder.take().expect("it was there");
             return Poll::Ready(whole.map(|()| decoder));
         }
-        if Sleep::is_over(&mut self.sleep, task) { Poll::Ready(Err(ReceiveError::Deadline)) } else { Poll::Pending }
+        if Sleep::is_over(&mut self.sleep, poll_cx) { Poll::Ready(Err(ReceiveError::Deadline)) } else { Poll::Pending }
     }
 }

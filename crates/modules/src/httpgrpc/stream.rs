@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context as Task, Poll, ready};
+use std::task::{Context as PollContext, Poll, ready};
 use std::time::Instant;
 
 use causeway_httpgrpc::stream::{
@@ -67,13 +67,13 @@ struct IncomingHead {
 impl Future for IncomingHead {
     type Output = Result<UnframedRequest, ReceiveError>;
 
-    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
+    fn poll(mut self: Pin<&mut Self>, poll_cx: &mut PollContext<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let content = this.content.as_mut().expect("not polled after its end");
-        let begun = match content.poll_part(task) {
+        let begun = match content.poll_part(poll_cx) {
             Poll::Ready(Ok(Some(StreamPart::Head))) => {
                 // If the client has sent the end together with the head, the request is known to be empty already.
-                content.ready = match content.poll_part(task) {
+                content.ready = match content.poll_part(poll_cx) {
                     Poll::Pending => None,
                     Poll::Ready(Ok(Some(part))) => Some(Ready::Part(part)),
                     Poll::Ready(Ok(None)) => Some(Ready::End),
@@ -84,7 +84,7 @@ impl Future for IncomingHead {
             Poll::Ready(Ok(Some(_))) => Err(ReceiveError::Decode(DecodeError::Order)),
             Poll::Ready(Ok(None)) => Err(ReceiveError::Decode(DecodeError::NoMessage)),
             Poll::Ready(Err(why)) => Err(why),
-            Poll::Pending if Sleep::is_over(&mut this.sleep, task) => Err(ReceiveError::Deadline),
+            Poll::Pending if Sleep::is_over(&mut this.sleep, poll_cx) => Err(ReceiveError::Deadline),
             Poll::Pending => return Poll::Pending,
         };
         Poll::Ready(begun.map(|()| this.content.take().expect("it was there")))
@@ -110,20 +110,20 @@ struct UnframedRequest {
 }
 
 impl UnframedRequest {
-    fn poll_part(&mut self, task: &mut Task<'_>) -> Poll<Result<Option<StreamPart>, ReceiveError>> {
+    fn poll_part(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<Result<Option<StreamPart>, ReceiveError>> {
         loop {
             match self.decoder.next(&mut self.rest, &mut || self.worker.take_block()) {
                 Err(fault) => return Poll::Ready(Err(ReceiveError::Decode(fault))),
                 // The decoder has used its share of this poll: yield to other tasks.
                 Ok(Some(StreamPart::More)) => {
-                    task.waker().wake_by_ref();
+                    poll_cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
                 Ok(Some(part)) => return Poll::Ready(Ok(Some(part))),
                 // Replace the empty chunk, which would keep its block from returning to the pool.
                 Ok(None) => self.rest = Chunk::default(),
             }
-            match ready!(self.body.poll_frame(task)) {
+            match ready!(self.body.poll_frame(poll_cx)) {
                 Some(Ok(Frame::Chunk(chunk))) => self.rest = chunk,
                 Some(Ok(Frame::Trailers(_))) => {}
                 Some(Err(fault)) => return Poll::Ready(Err(ReceiveError::Body(fault))),
@@ -134,11 +134,11 @@ impl UnframedRequest {
 }
 
 impl BodyStream for UnframedRequest {
-    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+    fn poll_frame(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         let part = match self.ready.take() {
             Some(Ready::Part(part)) => Ok(Some(part)),
             Some(Ready::End) => Ok(None),
-            None => ready!(self.poll_part(task)),
+            None => ready!(self.poll_part(poll_cx)),
         };
         Poll::Ready(match part {
             Ok(Some(StreamPart::Chunk(chunk))) => {
@@ -247,7 +247,7 @@ impl FramedContent {
 }
 
 impl BodyStream for FramedContent {
-    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+    fn poll_frame(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         loop {
             if !self.piece.is_empty() {
                 let bytes = self.piece.len().min(CHUNK_BYTES_MAX as usize);
@@ -260,7 +260,7 @@ impl BodyStream for FramedContent {
                 }
                 return Poll::Ready(Some(Ok(Frame::Chunk(chunk))));
             }
-            return Poll::Ready(match ready!(self.content.poll_frame(task)) {
+            return Poll::Ready(match ready!(self.content.poll_frame(poll_cx)) {
                 Some(Ok(Frame::Chunk(chunk))) => {
                     self.piece = chunk;
                     continue;

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context as Task, Poll, ready};
+use std::task::{Context as PollContext, Poll, ready};
 use std::time::{Duration, Instant};
 
 use causeway_message::{Chunk, FieldMap, StatusCode, names};
@@ -348,9 +348,9 @@ struct NextEvent(Option<(Call, PendingCall)>);
 impl Future for NextEvent {
     type Output = (Call, PendingCall, Result<CallEvent, CallError>);
 
-    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
+    fn poll(mut self: Pin<&mut Self>, poll_cx: &mut PollContext<'_>) -> Poll<Self::Output> {
         let (call, _) = self.0.as_ref().expect("not polled after its end");
-        let answer = ready!(call.poll_event(task));
+        let answer = ready!(call.poll_event(poll_cx));
         let (call, pending) = self.0.take().expect("it was there");
         Poll::Ready((call, pending, answer))
     }

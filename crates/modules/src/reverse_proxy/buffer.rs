@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context as Task, Poll, ready};
+use std::task::{Context as PollContext, Poll, ready};
 
 use causeway_message::{Chunk, Method};
 use causeway_pipeline::upstream::BodyTransform;
@@ -70,13 +70,13 @@ impl AnswerReader {
 impl Future for AnswerReader {
     type Output = (Call, PendingCall, Result<(), BodyError>);
 
-    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
+    fn poll(mut self: Pin<&mut Self>, poll_cx: &mut PollContext<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let mut frames = VecDeque::new();
         let (mut fault, mut is_whole) = (Ok(()), false);
         loop {
             let (call, _) = this.pending.as_ref().expect("not polled after its end");
-            match ready!(call.poll_content(task)) {
+            match ready!(call.poll_content(poll_cx)) {
                 None => is_whole = true,
                 Some(Err(broken)) => fault = Err(broken),
                 Some(Ok(Frame::Chunk(chunk))) if this.bytes.len() + chunk.len() <= this.bytes_max => {
@@ -108,14 +108,14 @@ struct Buffered {
 }
 
 impl BodyTransform for Buffered {
-    fn poll_frame(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+    fn poll_frame(&mut self, call: &Call, poll_cx: &mut PollContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         if let Some(frame) = self.frames.pop_front() {
             return Poll::Ready(Some(Ok(frame)));
         }
         if self.is_whole {
             return Poll::Ready(None);
         }
-        let frame = ready!(call.poll_content(task));
+        let frame = ready!(call.poll_content(poll_cx));
         match &frame {
             Some(Ok(Frame::Chunk(chunk))) => {
                 self.rest = self.rest.map(|rest| rest.saturating_sub(chunk.len() as u64));

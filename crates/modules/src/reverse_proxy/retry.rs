@@ -7,7 +7,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::task::{Context as Task, Poll, ready};
+use std::task::{Context as PollContext, Poll, ready};
 use std::time::{Duration, Instant};
 
 use causeway_message::{Chunk, FieldMap, Method};
@@ -249,7 +249,7 @@ struct Reader {
 }
 
 impl BodyStream for Reader {
-    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+    fn poll_frame(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         let mut kept = self.kept.0.borrow_mut();
         if self.read < kept.bytes.len() {
             // Rare: only a retry gets here.
@@ -261,7 +261,7 @@ impl BodyStream for Reader {
             let trailers = kept.trailers.clone().filter(|_| std::mem::take(&mut self.has_trailers));
             return Poll::Ready(trailers.map(|trailers| Ok(Frame::Trailers(trailers))));
         }
-        let frame = ready!(kept.source.poll_frame(task));
+        let frame = ready!(kept.source.poll_frame(poll_cx));
         match &frame {
             Some(Ok(Frame::Chunk(chunk))) => {
                 if !kept.is_too_long && kept.bytes.len() + chunk.len() <= kept.bytes_max {

@@ -3,7 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context as Task, Poll, ready};
+use std::task::{Context as PollContext, Poll, ready};
 use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
@@ -180,7 +180,7 @@ fn until_closed(worker: &Rc<dyn Worker>, delay: Option<Duration>) -> impl Future
         let Some(delay) = delay else { return };
         let mut delay = Sleep::until(Rc::clone(&worker), worker.now() + delay);
         let mut over = worker.until_shutdown(ShutdownPhase::GraceOver);
-        poll_fn(|task| match (Pin::new(&mut delay).poll(task), over.as_mut().poll(task)) {
+        poll_fn(|poll_cx| match (Pin::new(&mut delay).poll(poll_cx), over.as_mut().poll(poll_cx)) {
             (Poll::Pending, Poll::Pending) => Poll::Pending,
             _ => Poll::Ready(()),
         })
@@ -228,9 +228,9 @@ struct Replacement {
 
 impl Replacement {
     /// Becomes ready when the tunnel is to be closed.
-    fn poll(&mut self, worker: &Rc<dyn Worker>, task: &mut Task<'_>) -> Poll<()> {
+    fn poll(&mut self, worker: &Rc<dyn Worker>, poll_cx: &mut PollContext<'_>) -> Poll<()> {
         loop {
-            ready!(Pin::new(&mut self.next).poll(task));
+            ready!(Pin::new(&mut self.next).poll(poll_cx));
             let now = worker.now();
             let next = match self.generation.plan().replaced_at() {
                 Some(at) if at + self.delay <= now => return Poll::Ready(()),
@@ -243,18 +243,18 @@ impl Replacement {
 }
 
 impl BodyTransform for Limited {
-    fn poll_frame(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+    fn poll_frame(&mut self, call: &Call, poll_cx: &mut PollContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         if self.close == CloseFrame::Sent {
             // After a close frame there is no further one for the client (RFC 6455 §5.5.1).
-            while !Sleep::is_over(&mut self.end, task)
-                && let Some(Ok(_)) = ready!(call.poll_content(task))
+            while !Sleep::is_over(&mut self.end, poll_cx)
+                && let Some(Ok(_)) = ready!(call.poll_content(poll_cx))
             {}
             return Poll::Ready(None);
         }
         let worker = &self.worker;
-        let is_over = Sleep::is_over(&mut self.end, task)
-            || self.replacement.as_mut().is_some_and(|replacement| replacement.poll(worker, task).is_ready())
-            || self.shutdown.as_mut().is_some_and(|shutdown| shutdown.as_mut().poll(task).is_ready());
+        let is_over = Sleep::is_over(&mut self.end, poll_cx)
+            || self.replacement.as_mut().is_some_and(|replacement| replacement.poll(worker, poll_cx).is_ready())
+            || self.shutdown.as_mut().is_some_and(|shutdown| shutdown.as_mut().poll(poll_cx).is_ready());
         if is_over && self.close == CloseFrame::Unsent {
             // As in Caddy, the frame may come within a longer one, which the client then sees as broken off.
             self.close = CloseFrame::Sent;
@@ -264,7 +264,7 @@ impl BodyTransform for Limited {
         if is_over {
             return Poll::Ready(Some(Err(BodyError::TimedOut)));
         }
-        call.poll_content(task)
+        call.poll_content(poll_cx)
     }
 
     fn bytes_left(&self) -> Option<u64> {

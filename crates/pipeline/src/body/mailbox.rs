@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::task::{Context as Task, Poll, Waker};
+use std::task::{Context as PollContext, Poll, Waker};
 use std::time::Duration;
 
 use progress::Stamp;
@@ -277,8 +277,8 @@ impl Mail {
 
 impl Mailbox {
     /// Polls for the next frame on behalf of a reader that has no handle.
-    pub(crate) fn poll_frame(&self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
-        poll_mail(&self.0, task)
+    pub(crate) fn poll_frame(&self, poll_cx: &mut PollContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        poll_mail(&self.0, poll_cx)
     }
 
     /// Returns the bytes of content that remain for the reader, if known.
@@ -293,7 +293,7 @@ impl Mailbox {
 }
 
 /// Polls for the next frame.
-pub(super) fn poll_mail(mail: &RefCell<Mail>, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+pub(super) fn poll_mail(mail: &RefCell<Mail>, poll_cx: &mut PollContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
     let mut mail = mail.borrow_mut();
     // The profiler attributes the work from here on to the event that woke this reader.
     if mail.stamp != Stamp::default() {
@@ -327,7 +327,7 @@ pub(super) fn poll_mail(mail: &RefCell<Mail>, task: &mut Task<'_>) -> Poll<Optio
         MailEnd::Open => {
             // The first wait for content is the driver's signal to send 100 (Continue).
             let first = !std::mem::replace(&mut mail.has_waited, true);
-            set_waker(&mut mail.reader, task.waker());
+            set_waker(&mut mail.reader, poll_cx.waker());
             let driver = if first { mail.driver.take() } else { None };
             drop(mail);
             if let Some(driver) = driver {

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context as Task, Poll, ready};
+use std::task::{Context as PollContext, Poll, ready};
 use std::time::Duration;
 
 use causeway_message::{BlockMut, Chunk};
@@ -79,10 +79,10 @@ impl BodyReader {
     pub fn poll_frame(
         &mut self,
         worker: &Rc<dyn Worker>,
-        task: &mut Task<'_>,
+        poll_cx: &mut PollContext<'_>,
     ) -> Poll<Option<Result<Frame, BodyError>>> {
         loop {
-            let polled = self.poll_source(worker, task);
+            let polled = self.poll_source(worker, poll_cx);
             // The end of a part is not the end of the body: the next part becomes the source.
             let Poll::Ready(None) = polled else { return polled };
             self.source = match self.rest.pop_front() {
@@ -111,29 +111,33 @@ impl BodyReader {
             }
     }
 
-    fn poll_source(&mut self, worker: &Rc<dyn Worker>, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+    fn poll_source(
+        &mut self,
+        worker: &Rc<dyn Worker>,
+        poll_cx: &mut PollContext<'_>,
+    ) -> Poll<Option<Result<Frame, BodyError>>> {
         let slice = match &mut self.source {
             ReaderSource::None => return Poll::Ready(None),
-            ReaderSource::Stream(stream) => return stream.poll_frame(task),
-            ReaderSource::Incoming(body) => return body.poll_frame(task),
+            ReaderSource::Stream(stream) => return stream.poll_frame(poll_cx),
+            ReaderSource::Incoming(body) => return body.poll_frame(poll_cx),
             ReaderSource::Chunk(chunk) => {
                 let chunk = std::mem::take(chunk);
                 self.source = ReaderSource::None;
                 return Poll::Ready(Some(Ok(Frame::Chunk(chunk))));
             }
             ReaderSource::Reading(slice, reading) => {
-                let read = ready!(Pin::new(reading).poll(task)).flatten();
+                let read = ready!(Pin::new(reading).poll(poll_cx)).flatten();
                 let slice = slice.clone();
                 return Poll::Ready(Some(read.ok_or(BodyError::Source).and_then(|chunk| self.advance(slice, chunk))));
             }
             ReaderSource::Resting(slice, sleep) => {
-                ready!(Pin::new(sleep).poll(task));
+                ready!(Pin::new(sleep).poll(poll_cx));
                 slice.clone()
             }
             // A clone costs one reference count. `read` replaces the source, so it cannot borrow from it.
             ReaderSource::File(slice) => slice.clone(),
         };
-        self.read(slice, worker, task)
+        self.read(slice, worker, poll_cx)
     }
 
     /// Reads the next piece of a file range, from the page cache or through the pool.
@@ -141,7 +145,7 @@ impl BodyReader {
         &mut self,
         slice: FileSlice,
         worker: &Rc<dyn Worker>,
-        task: &mut Task<'_>,
+        poll_cx: &mut PollContext<'_>,
     ) -> Poll<Option<Result<Frame, BodyError>>> {
         if slice.len == 0 {
             return Poll::Ready(None);
@@ -161,7 +165,7 @@ impl BodyReader {
             Err(Busy) => ReaderSource::Resting(slice, Sleep::until(Rc::clone(worker), worker.now() + BUSY_PAUSE)),
         };
         // Polls the new source once, so that it registers the task's waker.
-        self.poll_source(worker, task)
+        self.poll_source(worker, poll_cx)
     }
 
     /// Passes on a piece that was read. Fails when the piece is empty, so the file was truncated, or when the file was

@@ -1,7 +1,7 @@
 //! The request body: the peer's, or a replacement by a handler.
 
 use std::collections::VecDeque;
-use std::task::{Context as Task, Poll};
+use std::task::{Context as PollContext, Poll};
 
 use causeway_message::{Chunk, FieldMap, Method};
 
@@ -44,10 +44,10 @@ struct Continued {
 }
 
 impl BodyStream for Continued {
-    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+    fn poll_frame(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         match (self.frames.pop_front(), &mut self.rest) {
             (Some(frame), _) => Poll::Ready(Some(Ok(frame))),
-            (None, Ok(rest)) => rest.poll_frame(task),
+            (None, Ok(rest)) => rest.poll_frame(poll_cx),
             (None, Err(fault)) => Poll::Ready(Some(Err(*fault))),
         }
     }

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context as Task, Poll};
+use std::task::{Context as PollContext, Poll};
 use std::time::Instant;
 
 use super::{Context, MatcherId};
@@ -102,13 +102,13 @@ impl Context {
     }
 
     /// Polls the pending wait. Returns the next step when it is done, or when the deadline has passed.
-    pub(crate) fn poll_step(&mut self, task: &mut Task<'_>) -> Poll<Step> {
+    pub(crate) fn poll_step(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<Step> {
         // Taken out, because the continuation borrows the context, and may start the next wait.
         let mut wait = self.0.waiting.waits.take();
-        let mut polled = wait.poll(self, task);
+        let mut polled = wait.poll(self, poll_cx);
         // A failure after the deadline is reported as the deadline: a call carries the deadline to its upstream, which may
         // fail first.
-        if matches!(polled, Poll::Pending | Poll::Ready(Step::Fail(_))) && self.deadline_passed(task) {
+        if matches!(polled, Poll::Pending | Poll::Ready(Step::Fail(_))) && self.deadline_passed(poll_cx) {
             polled = Poll::Ready(Step::Fail(Fault::deadline()));
         }
         match polled {
@@ -118,9 +118,9 @@ impl Context {
         polled
     }
 
-    fn deadline_passed(&mut self, task: &mut Task<'_>) -> bool {
+    fn deadline_passed(&mut self, poll_cx: &mut PollContext<'_>) -> bool {
         let Some((_, sleep)) = &mut self.0.waiting.deadline else { return false };
-        let passed = Pin::new(sleep).poll(task).is_ready();
+        let passed = Pin::new(sleep).poll(poll_cx).is_ready();
         if passed {
             self.0.waiting.deadline = None;
         }

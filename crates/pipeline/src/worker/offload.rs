@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::pin::Pin;
-use std::task::{Context as Task, Poll};
+use std::task::{Context as PollContext, Poll};
 use std::time::Duration;
 
 use futures_channel::oneshot;
@@ -128,8 +128,8 @@ impl<T> Future for Offloaded<T> {
     /// `None` if the job panicked.
     type Output = Option<T>;
 
-    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Option<T>> {
-        let received = std::task::ready!(Pin::new(&mut self.0).poll(task));
+    fn poll(mut self: Pin<&mut Self>, poll_cx: &mut PollContext<'_>) -> Poll<Option<T>> {
+        let received = std::task::ready!(Pin::new(&mut self.0).poll(poll_cx));
         Poll::Ready(received.ok().map(|(result, stamp)| {
             progress::after_receive(stamp, Duration::ZERO);
             result

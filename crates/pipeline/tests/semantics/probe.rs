@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context as Task, Poll, Waker};
+use std::task::{Context as PollContext, Poll, Waker};
 use std::time::Duration;
 
 use causeway_message::{FieldMap, FieldName, FieldValue, NameRef, StatusCode};
@@ -234,10 +234,10 @@ impl Handler for Probe {
 
 /// Reads the available part of a body; returns its length, and whether it is complete.
 fn read(mut body: IncomingBody) -> String {
-    let mut task = Task::from_waker(Waker::noop());
+    let mut poll_cx = PollContext::from_waker(Waker::noop());
     let mut bytes = 0;
     loop {
-        match body.poll_frame(&mut task) {
+        match body.poll_frame(&mut poll_cx) {
             Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => bytes += chunk.len(),
             Poll::Ready(Some(Ok(Frame::Trailers(_)))) => {}
             Poll::Ready(Some(Err(fault))) => return format!("body of {bytes} {fault:?}"),

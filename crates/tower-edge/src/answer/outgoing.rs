@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context as Task, Poll, Waker};
+use std::task::{Context as PollContext, Poll, Waker};
 
 use causeway_message::Chunk;
 use causeway_pipeline::{BodyError, BodyStream, Frame};
@@ -72,11 +72,11 @@ pub(super) fn poll_once<B>(place: &mut PinnedBody<B>, len: u64) -> FirstPoll
 where
     B: Body<Error: Into<BoxError>>,
 {
-    let task = &mut Task::from_waker(Waker::noop());
-    match pull(place, task) {
+    let poll_cx = &mut PollContext::from_waker(Waker::noop());
+    match pull(place, poll_cx) {
         Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) if is_over(place) => FirstPoll::Whole(chunk),
         // All bytes are there. The body may have trailers, or just not report its end.
-        Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) if chunk.len() as u64 == len => match pull(place, task) {
+        Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) if chunk.len() as u64 == len => match pull(place, poll_cx) {
             Poll::Ready(None) => FirstPoll::Whole(chunk),
             Poll::Ready(Some(Ok(trailers @ Frame::Trailers(_)))) => FirstPoll::Trailed(chunk, trailers),
             Poll::Ready(Some(Err(_))) => FirstPoll::Failed(Some(Frame::Chunk(chunk))),
@@ -97,12 +97,12 @@ fn is_over<B: Body>(place: &PinnedBody<B>) -> bool {
 }
 
 /// Polls for the next frame. After the end, or a failure, the body is dropped: it may panic if it is polled again.
-fn pull<B>(place: &mut PinnedBody<B>, task: &mut Task<'_>) -> Looked
+fn pull<B>(place: &mut PinnedBody<B>, poll_cx: &mut PollContext<'_>) -> Looked
 where
     B: Body<Error: Into<BoxError>>,
 {
     let Some(body) = place.as_mut().as_pin_mut() else { return Poll::Ready(None) };
-    let frame = match body.poll_frame(task) {
+    let frame = match body.poll_frame(poll_cx) {
         Poll::Pending => return Poll::Pending,
         Poll::Ready(None) => {
             place.set(None);
@@ -178,11 +178,11 @@ impl<B> BodyStream for Outgoing<B>
 where
     B: Body<Error: Into<BoxError>>,
 {
-    fn poll_frame(&mut self, task: &mut Task<'_>) -> Looked {
+    fn poll_frame(&mut self, poll_cx: &mut PollContext<'_>) -> Looked {
         let frame = match (self.first.take().or_else(|| self.trailers.take()), &mut self.place) {
             (Some(frame), _) => frame,
             (None, _) if std::mem::take(&mut self.has_failed) => return Poll::Ready(Some(Err(BodyError::Source))),
-            (None, Some(place)) => match pull(place, task) {
+            (None, Some(place)) => match pull(place, poll_cx) {
                 Poll::Ready(Some(Ok(frame))) => frame,
                 end => {
                     if matches!(end, Poll::Ready(None)) && self.left.is_some_and(|left| left > 0) {

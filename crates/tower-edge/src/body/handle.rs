@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context as Task, Poll};
+use std::task::{Context as PollContext, Poll};
 
 use atomic_waker::AtomicWaker;
 use causeway_pipeline::{BodyError, IncomingBody, Worker};
@@ -82,21 +82,21 @@ impl BodyHandle {
         })
     }
 
-    pub(super) fn poll(&mut self, task: &mut Task<'_>) -> Poll<NextFrame> {
+    pub(super) fn poll(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<NextFrame> {
         let polled = self.on_own_thread(|bodies| {
             // Frames that were read for another thread precede those that the body still has.
             match self.transfer.as_ref().and_then(|transfer| transfer.pause()) {
                 Some(next) => Poll::Ready(next),
-                None => bodies.poll(self.key, task),
+                None => bodies.poll(self.key, poll_cx),
             }
         });
-        polled.unwrap_or_else(|| self.poll_elsewhere(task))
+        polled.unwrap_or_else(|| self.poll_elsewhere(poll_cx))
     }
 
     #[cold]
-    fn poll_elsewhere(&mut self, task: &mut Task<'_>) -> Poll<NextFrame> {
+    fn poll_elsewhere(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<NextFrame> {
         let transfer = self.transfer.get_or_insert_with(|| Transfer::new(self.key, Arc::clone(&self.queue)));
-        transfer.poll(task)
+        transfer.poll(poll_cx)
     }
 
     fn on_own_thread<T>(&self, work: impl FnOnce(&WorkerBodies) -> T) -> Option<T> {
@@ -119,14 +119,14 @@ impl Drop for BodyHandle {
 }
 
 impl WorkerBodies {
-    fn poll(&self, key: usize, task: &mut Task<'_>) -> Poll<NextFrame> {
+    fn poll(&self, key: usize, poll_cx: &mut PollContext<'_>) -> Poll<NextFrame> {
         // The borrow ends before the poll, which may wake tasks.
         let body = self.bodies.borrow_mut().get_mut(key).and_then(|stored| stored.body.take());
         let Some(mut body) = body else {
             // An earlier poll panicked.
             return Poll::Ready(NextFrame::failed(EdgeBodyError::Body(BodyError::Source)));
         };
-        let next = poll_next(&mut body, task);
+        let next = poll_next(&mut body, poll_cx);
         if let Some(stored) = self.bodies.borrow_mut().get_mut(key) {
             stored.body = Some(body);
         }
@@ -146,7 +146,7 @@ impl WorkerBodies {
                     stored.transfer.get_or_insert_with(|| Arc::clone(&transfer));
                 }
                 // A handler may have replaced the body by a stream of its own. A panic of one stream must not end the reads of others.
-                let read = AssertUnwindSafe(|| transfer.fill(|task| self.poll(key, task)));
+                let read = AssertUnwindSafe(|| transfer.fill(|poll_cx| self.poll(key, poll_cx)));
                 if catch_unwind(read).is_err() {
                     transfer.fail(EdgeBodyError::Body(BodyError::Source));
                 }
@@ -169,10 +169,10 @@ pub(crate) fn spawn_body_task(worker: &dyn Worker) {
     queue.lock().replace(Vec::new());
     let end = TaskEnd(queue);
     let mut events = Vec::new();
-    worker.spawn(Box::pin(poll_fn(move |task| {
+    worker.spawn(Box::pin(poll_fn(move |poll_cx| {
         let queue = &end.0;
         // Register before reading the queue: an event that is added in between then wakes the task.
-        queue.task.register(task.waker());
+        queue.task.register(poll_cx.waker());
         if let Some(queued) = &mut *queue.lock() {
             std::mem::swap(queued, &mut events);
         }

@@ -25,7 +25,7 @@ impl tower_service::Service<Request<EdgeBody>> for Keeping {
     type Error = Infallible;
     type Future = Never<Result<Self::Response, Infallible>>;
 
-    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), Infallible>> {
+    fn poll_ready(&mut self, _: &mut PollContext<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
@@ -48,7 +48,7 @@ impl Handler for Panicking {
 }
 
 impl BodyStream for Panicking {
-    fn poll_frame(&mut self, _: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+    fn poll_frame(&mut self, _: &mut PollContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         panic!("as a test wants it")
     }
 }
@@ -95,12 +95,12 @@ impl Worker {
     }
 
     fn poll_here(&self, body: &mut EdgeBody) -> Polled {
-        body.poll(&mut Task::from_waker(&Waker::from(Arc::clone(&self.wakes))))
+        body.poll(&mut PollContext::from_waker(&Waker::from(Arc::clone(&self.wakes))))
     }
 
     fn poll_elsewhere(&self, body: &mut EdgeBody) -> Polled {
         let waker = Waker::from(Arc::clone(&self.wakes));
-        thread::scope(|scope| scope.spawn(|| body.poll(&mut Task::from_waker(&waker))).join().expect("no panic"))
+        thread::scope(|scope| scope.spawn(|| body.poll(&mut PollContext::from_waker(&waker))).join().expect("no panic"))
     }
 
     /// Runs the body task.

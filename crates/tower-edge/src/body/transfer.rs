@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context as Task, Poll, Wake, Waker};
+use std::task::{Context as PollContext, Poll, Wake, Waker};
 
 use atomic_waker::AtomicWaker;
 
@@ -55,9 +55,9 @@ impl Transfer {
     }
 
     /// Takes the next frame, on another thread than the body's.
-    pub(super) fn poll(self: &Arc<Self>, task: &mut Task<'_>) -> Poll<NextFrame> {
+    pub(super) fn poll(self: &Arc<Self>, poll_cx: &mut PollContext<'_>) -> Poll<NextFrame> {
         // Register before looking: a frame that is added in between then wakes the reader.
-        self.reader.register(task.waker());
+        self.reader.register(poll_cx.waker());
         let mut state = self.lock();
         let next = state.frames.pop_front();
         let reads = state.phase == TransferPhase::Paused && state.frames.len() <= FRAMES_MAX / 2;
@@ -109,12 +109,12 @@ impl Transfer {
     }
 
     /// Reads frames by `poll`, until enough are queued or the body has none. Called on the body's thread.
-    pub(super) fn fill(self: &Arc<Self>, mut poll: impl FnMut(&mut Task<'_>) -> Poll<NextFrame>) {
+    pub(super) fn fill(self: &Arc<Self>, mut poll: impl FnMut(&mut PollContext<'_>) -> Poll<NextFrame>) {
         let waker = Waker::from(Arc::clone(self));
-        let task = &mut Task::from_waker(&waker);
+        let poll_cx = &mut PollContext::from_waker(&waker);
         let mut has_read = false;
         while self.has_room()
-            && let Poll::Ready(next) = poll(task)
+            && let Poll::Ready(next) = poll(poll_cx)
         {
             has_read = true;
             let mut state = self.lock();

@@ -1,7 +1,7 @@
 //! The limits on the upstream's time, and on the time of an idle connection.
 
 use std::ops::ControlFlow;
-use std::task::Context as Task;
+use std::task::Context as PollContext;
 use std::time::Instant;
 
 use causeway_message::{WaitsFor, WriteList};
@@ -14,7 +14,7 @@ use crate::transport::Transport;
 
 impl<T: Transport> ClientConnection<T> {
     /// Sets the next deadline, and handles those that have passed.
-    pub(super) fn check_deadlines(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
+    pub(super) fn check_deadlines(&mut self, poll_cx: &mut PollContext<'_>, out: &mut WriteList) -> ControlFlow<()> {
         let now = clock::now();
         let Self { calls, machine, origin, blocked, .. } = self;
         let spec = &origin.spec;
@@ -40,10 +40,10 @@ impl<T: Transport> ClientConnection<T> {
         }
         if is_late {
             // The next turn retires these calls, and then sets the deadline of the others.
-            task.waker().wake_by_ref();
+            poll_cx.waker().wake_by_ref();
             return ControlFlow::Continue(());
         }
-        if let Some(deadline) = self.check_liveness(now, task, out) {
+        if let Some(deadline) = self.check_liveness(now, poll_cx, out) {
             if now >= deadline {
                 self.fail_all(&CallError::Stalled);
                 return ControlFlow::Break(());
@@ -61,7 +61,7 @@ impl<T: Transport> ClientConnection<T> {
             if is_surplus || now >= deadline {
                 // The protocol's last message, if it has one.
                 machine.drain(out);
-                self.flush(task, out);
+                self.flush(poll_cx, out);
                 return ControlFlow::Break(());
             }
             next = Some(earlier(next, deadline));

@@ -1,6 +1,6 @@
 //! PINGs (RFC 9113 §6.7) that detect an upstream which disappeared without closing the connection. TCP alone would take minutes.
 
-use std::task::Context as Task;
+use std::task::Context as PollContext;
 use std::time::Instant;
 
 use causeway_message::WriteList;
@@ -39,7 +39,12 @@ impl Liveness {
 impl<T: Transport> ClientConnection<T> {
     /// Sends PING if it is time, for a connection with open calls. Returns the time of the next PING, or after one the time at which
     /// the connection counts as dead. `None` without PINGs.
-    pub(super) fn check_liveness(&mut self, now: Instant, task: &mut Task<'_>, out: &mut WriteList) -> Option<Instant> {
+    pub(super) fn check_liveness(
+        &mut self,
+        now: Instant,
+        poll_cx: &mut PollContext<'_>,
+        out: &mut WriteList,
+    ) -> Option<Instant> {
         let interval =
             self.origin.spec.ping_interval.filter(|_| self.machine.is_multiplexed() && !self.calls.is_empty())?;
         // An upstream that sends anything at all, on any stream, gets no PING.
@@ -47,7 +52,7 @@ impl<T: Transport> ClientConnection<T> {
         if self.liveness.pinged.is_none() && now >= next_ping {
             self.machine.ping(out);
             // The turn's own flush is over. If the kernel accepts no output, the time limit runs all the same.
-            self.flush(task, out);
+            self.flush(poll_cx, out);
             self.liveness.pinged = Some(now);
         }
         Some(self.liveness.pinged.map_or(next_ping, |pinged| pinged + self.origin.spec.ping_timeout))

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::rc::Rc;
-use std::task::Context as Task;
+use std::task::Context as PollContext;
 use std::time::Instant;
 
 use causeway_message::WriteList;
@@ -37,12 +37,12 @@ pub(super) enum AwaitedAction {
 
 impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
     /// Sets the deadline of the peer's next action, or handles that it has passed.
-    pub(super) fn check_deadlines(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
+    pub(super) fn check_deadlines(&mut self, poll_cx: &mut PollContext<'_>, out: &mut WriteList) -> ControlFlow<()> {
         if self.line.input.is_delayed() {
             // The awaited bytes may be among the delayed ones, which are processed soon. The deadline stays as it is until then.
             return ControlFlow::Continue(());
         }
-        let awaited = self.awaited_action(task, out);
+        let awaited = self.awaited_action(poll_cx, out);
         if awaited != self.awaited {
             self.awaited = awaited;
             self.line.last_progress = clock::now();
@@ -56,13 +56,13 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         let idle_until = self.line.core.lifecycle.idle_until().filter(|_| has_idle_grace);
         let Some(deadline) = deadline.into_iter().chain(idle_until).min() else { return ControlFlow::Continue(()) };
         if clock::now() >= deadline {
-            return self.time_out(awaited, task, out);
+            return self.time_out(awaited, poll_cx, out);
         }
         self.line.set_deadline(deadline);
         ControlFlow::Continue(())
     }
 
-    fn awaited_action(&self, task: &Task<'_>, out: &WriteList) -> AwaitedAction {
+    fn awaited_action(&self, poll_cx: &PollContext<'_>, out: &WriteList) -> AwaitedAction {
         if self.phase == Phase::Lingering {
             return AwaitedAction::Close;
         }
@@ -78,7 +78,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             // The body was late and is given up; only the response is left.
             WaitsFor::Body if self.exchanges.last().is_some_and(Exchange::is_without_body) => AwaitedAction::None,
             // While backpressure stops the body, the peer is not late.
-            WaitsFor::Body if !self.is_full(task) => AwaitedAction::Body,
+            WaitsFor::Body if !self.is_full(poll_cx) => AwaitedAction::Body,
             WaitsFor::Acknowledgement => AwaitedAction::Close,
             _ if self.machine.is_multiplexed() => AwaitedAction::Streams,
             _ if self.exchanges.last().is_some_and(Exchange::is_half_closed) => AwaitedAction::Tunnel,
@@ -154,7 +154,12 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         Some(since + limit)
     }
 
-    fn time_out(&mut self, awaited: AwaitedAction, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
+    fn time_out(
+        &mut self,
+        awaited: AwaitedAction,
+        poll_cx: &mut PollContext<'_>,
+        out: &mut WriteList,
+    ) -> ControlFlow<()> {
         // A late stream is not the cause of a later end of the connection.
         if awaited != AwaitedAction::Streams {
             self.ending = if self.phase == Phase::HalfClosed { Ending::PeerGone } else { Ending::TimedOut };
@@ -164,7 +169,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             AwaitedAction::Request | AwaitedAction::Close => {
                 // The protocol's last message, if it has one. One attempt: the close does not wait until the peer accepts it.
                 let _ = self.machine.handle_timeout(out);
-                self.flush(task, out)?;
+                self.flush(poll_cx, out)?;
                 ControlFlow::Break(())
             }
             AwaitedAction::ReadOutput | AwaitedAction::Tunnel => {
@@ -174,15 +179,15 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             AwaitedAction::Head => {
                 // RFC 9110 §15.5.9: 408 (Request Timeout).
                 if let Some(event) = self.machine.handle_timeout(out) {
-                    self.handle_event(event, &mut None, task, out);
+                    self.handle_event(event, &mut None, poll_cx, out);
                 }
-                self.rounds(task, out)?;
-                self.check_deadlines(task, out)
+                self.rounds(poll_cx, out)?;
+                self.check_deadlines(poll_cx, out)
             }
             AwaitedAction::Streams => {
                 self.time_out_streams(out);
-                self.rounds(task, out)?;
-                self.check_deadlines(task, out)
+                self.rounds(poll_cx, out)?;
+                self.check_deadlines(poll_cx, out)
             }
             AwaitedAction::Body => {
                 // The body's reader may still respond. Without a reader no exchange needs the rest.
@@ -192,8 +197,8 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
                 // The response must be the last one: the rest of the body would be parsed as a request.
                 self.machine.drain(out);
                 self.line.last_progress = clock::now();
-                self.rounds(task, out)?;
-                self.check_deadlines(task, out)
+                self.rounds(poll_cx, out)?;
+                self.check_deadlines(poll_cx, out)
             }
         }
     }

@@ -10,7 +10,7 @@
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::task::Context as Task;
+use std::task::Context as PollContext;
 use std::time::Instant;
 
 use causeway_message::{Method, StatusCode, StreamId, Version, WriteList, names};
@@ -131,15 +131,15 @@ impl Exchange {
         &mut self,
         machine: &mut M,
         core: &Core,
-        task: &mut Task<'_>,
+        poll_cx: &mut PollContext<'_>,
         out: &mut WriteList,
     ) {
         let verdict = self.guarded(core, route::run);
         self.apply_verdict(verdict, machine, out);
         if self.is_waiting() {
-            self.resume(machine, core, task, out);
+            self.resume(machine, core, poll_cx, out);
         }
-        self.sync_reader(machine, task, out);
+        self.sync_reader(machine, poll_cx, out);
     }
 
     /// Continues after a wakeup: polls the handler's wait, and looks at the content's source and at the request's reader.
@@ -147,14 +147,14 @@ impl Exchange {
         &mut self,
         machine: &mut M,
         core: &Core,
-        task: &mut Task<'_>,
+        poll_cx: &mut PollContext<'_>,
         out: &mut WriteList,
     ) {
         if self.is_waiting() {
             // Before the poll, because a future may wake its task during it.
-            self.wake.register(task.waker());
+            self.wake.register(poll_cx.waker());
             let waker = self.wake.waker().clone();
-            let verdict = self.guarded(core, |cx| route::poll(cx, &mut Task::from_waker(&waker)));
+            let verdict = self.guarded(core, |cx| route::poll(cx, &mut PollContext::from_waker(&waker)));
             self.apply_verdict(verdict, machine, out);
         }
         // Even if there is no room for content now: `could_send` depends on it.
@@ -162,7 +162,7 @@ impl Exchange {
             // Until now the peer waited for the source, so the peer's time to open its window begins here.
             self.last_progress = clock::now();
         }
-        self.sync_reader(machine, task, out);
+        self.sync_reader(machine, poll_cx, out);
     }
 
     /// Queues content, at most a quantum.
@@ -170,11 +170,11 @@ impl Exchange {
         &mut self,
         machine: &mut M,
         core: &Core,
-        task: &mut Task<'_>,
+        poll_cx: &mut PollContext<'_>,
         out: &mut WriteList,
     ) {
         let _span = stage::ENCODE.enter();
-        self.wake.register(task.waker());
+        self.wake.register(poll_cx.waker());
         let outcome = self.sending.pump(self.stream, machine, core, self.wake.waker(), &mut self.last_progress, out);
         let ending = match outcome {
             PumpOutcome::Open | PumpOutcome::Finished => return,
@@ -297,7 +297,7 @@ impl Exchange {
         range: Range<usize>,
         input: &Input,
         machine: &mut M,
-        task: &Task<'_>,
+        poll_cx: &PollContext<'_>,
         out: &mut WriteList,
     ) {
         let len = range.len() as u64;
@@ -314,7 +314,7 @@ impl Exchange {
         }
         if machine.is_multiplexed() {
             // The reader may be another task, and may empty the mailbox before this task looks at it again.
-            mailbox.register_driver(task.waker());
+            mailbox.register_driver(poll_cx.waker());
         }
     }
 
@@ -334,7 +334,12 @@ impl Exchange {
     }
 
     /// Reports the reader's progress to the machine: the reader began to read, or took bytes.
-    pub(crate) fn sync_reader<M: ServerMachine>(&mut self, machine: &mut M, task: &Task<'_>, out: &mut WriteList) {
+    pub(crate) fn sync_reader<M: ServerMachine>(
+        &mut self,
+        machine: &mut M,
+        poll_cx: &PollContext<'_>,
+        out: &mut WriteList,
+    ) {
         if self.is_tunnel && self.inbound == Inbound::Open && self.sending.is_done() {
             let mailbox = self.cx.mailbox();
             if mailbox.is_abandoned() {
@@ -342,7 +347,7 @@ impl Exchange {
                 self.inbound = Inbound::Failed;
                 return;
             }
-            mailbox.register_driver_for_drop(task.waker());
+            mailbox.register_driver_for_drop(poll_cx.waker());
         }
         if self.inbound == Inbound::Open {
             let mailbox = self.cx.mailbox();
@@ -360,7 +365,7 @@ impl Exchange {
             }
             if machine.is_multiplexed() && self.sending.is_done() {
                 // The response is queued, and its handlers may have left a part of the body unread.
-                mailbox.register_driver_for_drop(task.waker());
+                mailbox.register_driver_for_drop(poll_cx.waker());
                 let unread = mailbox.discard_unread();
                 if unread > 0 {
                     // Until now the peer waited for the reader, as above. The reset beyond the bound waits until the response is
@@ -375,7 +380,7 @@ impl Exchange {
             }
             if machine.is_multiplexed() || !is_wanted {
                 // The reader may be another task. It must wake this one, because the peer waits for window, or for 100 (Continue).
-                mailbox.register_driver(task.waker());
+                mailbox.register_driver(poll_cx.waker());
             }
         }
     }

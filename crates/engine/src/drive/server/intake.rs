@@ -1,7 +1,7 @@
 //! Bytes from the kernel, until the peer's end or ours.
 
 use std::ops::ControlFlow;
-use std::task::{Context as Task, Poll};
+use std::task::{Context as PollContext, Poll};
 
 use causeway_message::WriteList;
 use causeway_pipeline::{BodyError, Ending};
@@ -18,8 +18,8 @@ use crate::transport::Transport;
 
 impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
     /// Reads from the kernel once. Returns whether there were bytes, or the peer's end.
-    pub(super) fn read(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<(), bool> {
-        let may_read = matches!(self.phase, Phase::Open | Phase::WriteClosed) && !self.is_full(task);
+    pub(super) fn read(&mut self, poll_cx: &mut PollContext<'_>, out: &mut WriteList) -> ControlFlow<(), bool> {
+        let may_read = matches!(self.phase, Phase::Open | Phase::WriteClosed) && !self.is_full(poll_cx);
         // While the output or the table of exchanges is full the machine gets no bytes, so a read now could find the peer's end before the
         // bytes ahead of it are handled. RFC 9112 §9.3.2: pipelined requests that have arrived are served.
         let handles_none = out.len() >= OUTPUT_BYTES_MAX || self.exchanges.len() >= self.machine.exchanges_max();
@@ -27,10 +27,10 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         if !may_read || is_held_up {
             return ControlFlow::Continue(false);
         }
-        match self.line.read(task, block_size_max(&self.machine)) {
+        match self.line.read(poll_cx, block_size_max(&self.machine)) {
             Intake::Bytes(read) => {
                 if let Some(read) = read {
-                    self.process_or_delay(read, task);
+                    self.process_or_delay(read, poll_cx);
                 }
                 // A head has one time limit, however slowly its bytes arrive.
                 if self.awaited != AwaitedAction::Head {
@@ -40,7 +40,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             }
             Intake::End => {
                 self.phase = Phase::HalfClosed;
-                self.handle_end(task, out);
+                self.handle_end(poll_cx, out);
                 ControlFlow::Continue(true)
             }
             Intake::Failed(_) => ControlFlow::Break(()),
@@ -50,24 +50,24 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
 
     /// Processes the bytes of a read now, unless the profiler delays them.
     #[cold]
-    fn process_or_delay(&mut self, read: ReadTime, task: &Task<'_>) {
+    fn process_or_delay(&mut self, read: ReadTime, poll_cx: &PollContext<'_>) {
         let at = read.at;
-        if !self.line.delay_read(read, Some(self.stamp), task) {
+        if !self.line.delay_read(read, Some(self.stamp), poll_cx) {
             progress::arrived(&mut self.stamp, at);
         }
     }
 
     /// Processes the delayed bytes if their time has come.
     #[cold]
-    pub(super) fn check_delay(&mut self, task: &mut Task<'_>) {
-        if let Poll::Ready(read) = self.line.poll_delay(task) {
-            self.process_or_delay(read, task);
+    pub(super) fn check_delay(&mut self, poll_cx: &mut PollContext<'_>) {
+        if let Poll::Ready(read) = self.line.poll_delay(poll_cx) {
+            self.process_or_delay(read, poll_cx);
         }
     }
 
     /// Handles the peer's end. The peer may have ended only its sending side, or be gone. Complete requests are still served if that takes no
     /// longer than a lingering close, and responses under way are sent; then the waits of the remaining handlers are dropped.
-    pub(super) fn handle_end(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
+    pub(super) fn handle_end(&mut self, poll_cx: &mut PollContext<'_>, out: &mut WriteList) {
         if self.line.transport.is_cut() {
             // A tunnel's bytes carry no end of their own, so a truncation would go unnoticed.
             self.fail_bodies(BodyError::PeerGone);
@@ -78,7 +78,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             self.fail_bodies(BodyError::PeerGone);
         }
         if let Some(event) = event {
-            self.handle_event(event, &mut None, task, out);
+            self.handle_event(event, &mut None, poll_cx, out);
         }
         self.fail_bodies(BodyError::PeerGone);
     }
@@ -97,9 +97,9 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
     /// Ends our sending side after our direction of a tunnel has ended. If the transport has no room for its last record, later reads
     /// flush it.
     #[cold]
-    pub(super) fn end_sending(&mut self, task: &mut Task<'_>) -> ControlFlow<()> {
+    pub(super) fn end_sending(&mut self, poll_cx: &mut PollContext<'_>) -> ControlFlow<()> {
         self.phase = Phase::WriteClosed;
-        match self.line.transport.poll_shutdown(task) {
+        match self.line.transport.poll_shutdown(poll_cx) {
             Poll::Ready(Err(_)) => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
         }
@@ -107,12 +107,12 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
 
     /// Closes after the last response. Closing while the kernel holds unread bytes sends a reset, which may overtake the
     /// response (RFC 9112 §9.6), so first only our sending side ends.
-    pub(super) fn begin_close(&mut self, task: &mut Task<'_>) -> ControlFlow<()> {
+    pub(super) fn begin_close(&mut self, poll_cx: &mut PollContext<'_>) -> ControlFlow<()> {
         self.ending = Ending::Complete;
         if self.phase == Phase::HalfClosed || !self.needs_lingering_close && self.line.input.is_empty() {
             return ControlFlow::Break(());
         }
-        if let Poll::Ready(Err(_)) = self.line.transport.poll_shutdown(task) {
+        if let Poll::Ready(Err(_)) = self.line.transport.poll_shutdown(poll_cx) {
             return ControlFlow::Break(());
         }
         self.line.input.forget();

@@ -1,5 +1,5 @@
 use std::future::Future as _;
-use std::task::{Context as Task, Waker};
+use std::task::{Context as PollContext, Waker};
 use std::time::SystemTime;
 
 use causeway_message::{Chunk, FieldValue, StatusCode, names};
@@ -177,11 +177,13 @@ fn one_fetches_and_others_wait() {
     assert!(matches!(store.join_fetch(store.key(b"other"), now), FetchRole::Leader(_)), "another key");
     assert!(store.try_fetch(key, now).is_none());
     assert!(store.try_fetch(store.key(b"other"), now).is_some(), "its fetch has ended");
-    let mut task = Task::from_waker(Waker::noop());
-    let poll = |waiting: &mut Receiver<()>, task: &mut Task<'_>| std::pin::Pin::new(waiting).poll(task).is_ready();
-    assert!(!poll(&mut waiting, &mut task));
+    let mut poll_cx = PollContext::from_waker(Waker::noop());
+    let poll = |waiting: &mut Receiver<()>, poll_cx: &mut PollContext<'_>| {
+        std::pin::Pin::new(waiting).poll(poll_cx).is_ready()
+    };
+    assert!(!poll(&mut waiting, &mut poll_cx));
     drop(guard);
-    assert!(poll(&mut waiting, &mut task));
+    assert!(poll(&mut waiting, &mut poll_cx));
     // The response was not storable: for a time all fetch for themselves.
     store.pause_coalescing(key, now);
     assert!(matches!(store.join_fetch(key, now), FetchRole::Independent));

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::task::{Context as Task, Poll};
+use std::task::{Context as PollContext, Poll};
 use std::time::Duration;
 
 use causeway_message::FieldMap;
@@ -19,10 +19,10 @@ const CODINGS: [Coding; 3] =
 struct Script(VecDeque<Option<Result<Frame, BodyError>>>);
 
 impl BodyStream for Script {
-    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+    fn poll_frame(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         match self.0.pop_front() {
             Some(None) => {
-                task.waker().wake_by_ref();
+                poll_cx.waker().wake_by_ref();
                 Poll::Pending
             }
             Some(Some(frame)) => Poll::Ready(Some(frame)),
@@ -45,7 +45,7 @@ fn encoded(body: Body, coding: Coding, worker: &Rc<FakeWorker>) -> EncodedBody {
 }
 
 fn poll(body: &mut EncodedBody) -> Poll<Option<Result<Frame, BodyError>>> {
-    body.poll_frame(&mut Task::from_waker(std::task::Waker::noop()))
+    body.poll_frame(&mut PollContext::from_waker(std::task::Waker::noop()))
 }
 
 /// Polls until the body ends; runs the jobs that it queues.

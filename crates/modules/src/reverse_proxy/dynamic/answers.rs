@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Context as Task, Poll, Waker};
+use std::task::{Context as PollContext, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use causeway_pipeline::Worker;
@@ -230,16 +230,16 @@ pub(in super::super) struct Looking {
 impl Future for Looking {
     type Output = bool;
 
-    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<bool> {
+    fn poll(mut self: Pin<&mut Self>, poll_cx: &mut PollContext<'_>) -> Poll<bool> {
         let this = &mut *self;
         let _before = {
             let mut state = lock(&this.answer.state);
             if state.rounds > this.round {
                 return Poll::Ready(false);
             }
-            state.waiting.insert(this.ticket, task.waker().clone())
+            state.waiting.insert(this.ticket, poll_cx.waker().clone())
         };
-        Pin::new(&mut this.end).poll(task).map(|()| true)
+        Pin::new(&mut this.end).poll(poll_cx).map(|()| true)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context as Task, Poll};
+use std::task::{Context as PollContext, Poll};
 
 use causeway_httpgrpc::{
     Code, DecodeError, DecodeProgress, Encoding, ResponseDecoder, STREAM_PATH, Status, decode_error, is_grpc,
@@ -71,7 +71,7 @@ fn respond(cx: &mut Context, call: Call, pending: PendingCall, mut decoder: Deco
 struct DecodedContent(DecoderLease<ResponseDecoder>);
 
 impl BodyTransform for DecodedContent {
-    fn poll_frame(&mut self, _: &Call, _: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+    fn poll_frame(&mut self, _: &Call, _: &mut PollContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         Poll::Ready(self.0.body_mut().take_next().map(|chunk| Ok(Frame::Chunk(chunk))))
     }
 
@@ -91,7 +91,7 @@ struct Decoding {
 }
 
 impl Decoding {
-    fn poll_whole(&mut self, task: &mut Task<'_>) -> Poll<Result<(), GrpcError>> {
+    fn poll_whole(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<Result<(), GrpcError>> {
         let (call, _, decoder) = self.waited.as_mut().expect("not polled after its end");
         let mut blocks = || self.worker.take_block();
         loop {
@@ -99,13 +99,13 @@ impl Decoding {
                 Err(fault) => return Poll::Ready(Err(GrpcError::Decode(fault))),
                 // The decoder has used its share of this poll: yield to other tasks.
                 Ok(DecodeProgress::More) => {
-                    task.waker().wake_by_ref();
+                    poll_cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
                 // Replace the empty chunk, which would keep its block from returning to the pool.
                 Ok(DecodeProgress::Done) => self.rest = Chunk::default(),
             }
-            match call.poll_content(task) {
+            match call.poll_content(poll_cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => self.rest = chunk,
                 Poll::Ready(Some(Ok(Frame::Trailers(trailers)))) => self.trailers = Some(trailers),
@@ -130,10 +130,10 @@ impl Decoding {
 impl Future for Decoding {
     type Output = (Call, PendingCall, Result<DecoderLease<ResponseDecoder>, GrpcError>);
 
-    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
-        let decoded = match self.poll_whole(task) {
+    fn poll(mut self: Pin<&mut Self>, poll_cx: &mut PollContext<'_>) -> Poll<Self::Output> {
+        let decoded = match self.poll_whole(poll_cx) {
             // The upstream has the same time limit, and may end the call first.
-            Poll::Pending | Poll::Ready(Err(GrpcError::Broken(_))) if Sleep::is_over(&mut self.sleep, task) => {
+            Poll::Pending | Poll::Ready(Err(GrpcError::Broken(_))) if Sleep::is_over(&mut self.sleep, poll_cx) => {
                 Err(GrpcError::Late)
             }
             Poll::Ready(decoded) => decoded,

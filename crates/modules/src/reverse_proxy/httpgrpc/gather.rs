@@ -1,7 +1,7 @@
 //! Collects content of unknown length while the call is already open, and sends it after a head with its length.
 
 use std::rc::Rc;
-use std::task::{Context as Task, Poll, ready};
+use std::task::{Context as PollContext, Poll, ready};
 
 use causeway_httpgrpc::{ResponseDecoder, encode_request};
 use causeway_message::Head;
@@ -33,10 +33,10 @@ impl Gathering {
         Self { content, head, chunks, worker: Rc::clone(worker) }
     }
 
-    fn poll_whole(&mut self, task: &mut Task<'_>) -> Poll<Result<(), BodyError>> {
+    fn poll_whole(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<Result<(), BodyError>> {
         let bytes_max = u64::from(self.chunks.limits().message_bytes_max);
         while let Some(content) = &mut self.content {
-            match ready!(content.poll_frame(task)).transpose()? {
+            match ready!(content.poll_frame(poll_cx)).transpose()? {
                 None => self.content = None,
                 // A unary message has no trailers.
                 Some(Frame::Trailers(_)) => {}
@@ -55,9 +55,9 @@ impl Gathering {
 }
 
 impl BodyStream for Gathering {
-    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+    fn poll_frame(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         if self.content.is_some() {
-            if let Err(fault) = ready!(self.poll_whole(task)) {
+            if let Err(fault) = ready!(self.poll_whole(poll_cx)) {
                 return Poll::Ready(Some(Err(fault)));
             }
             let mut out = Vec::new();

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context as Task, Poll, ready};
+use std::task::{Context as PollContext, Poll, ready};
 use std::time::Duration;
 
 use causeway_httpgrpc::stream::{ResponseStreamDecoder, StreamPart};
@@ -78,11 +78,11 @@ struct Heading {
 impl Future for Heading {
     type Output = (Call, PendingCall, Result<UnframedResponse, GrpcError>);
 
-    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
+    fn poll(mut self: Pin<&mut Self>, poll_cx: &mut PollContext<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let (call, _, content) = this.waited.as_mut().expect("not polled after its end");
         let headed = loop {
-            match content.poll_part(call, task) {
+            match content.poll_part(call, poll_cx) {
                 // Interim responses are discarded; the bound keeps an upstream from sending them forever.
                 Poll::Ready(Ok(Some(StreamPart::Head))) if content.decoder.head().status().is_informational() => {
                     this.interims += 1;
@@ -93,7 +93,7 @@ impl Future for Heading {
                 Poll::Ready(Ok(Some(StreamPart::Head))) => break Ok(()),
                 Poll::Ready(Ok(Some(_))) => break Err(GrpcError::Decode(DecodeError::Order)),
                 Poll::Ready(Ok(None)) => break Err(GrpcError::Decode(DecodeError::NoMessage)),
-                Poll::Pending | Poll::Ready(Err(GrpcError::Broken(_))) if Sleep::is_over(&mut this.sleep, task) => {
+                Poll::Pending | Poll::Ready(Err(GrpcError::Broken(_))) if Sleep::is_over(&mut this.sleep, poll_cx) => {
                     break Err(GrpcError::Late);
                 }
                 Poll::Ready(Err(failed)) => break Err(failed),
@@ -117,19 +117,19 @@ struct UnframedResponse {
 }
 
 impl UnframedResponse {
-    fn poll_part(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Result<Option<StreamPart>, GrpcError>> {
+    fn poll_part(&mut self, call: &Call, poll_cx: &mut PollContext<'_>) -> Poll<Result<Option<StreamPart>, GrpcError>> {
         loop {
             match self.decoder.next(&mut self.rest, &mut || self.worker.take_block())? {
                 // The decoder has used its share of this poll: yield to other tasks.
                 Some(StreamPart::More) => {
-                    task.waker().wake_by_ref();
+                    poll_cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
                 Some(part) => return Poll::Ready(Ok(Some(part))),
                 // Replace the empty chunk, which would keep its block from returning to the pool.
                 None => self.rest = Chunk::default(),
             }
-            match ready!(call.poll_content(task)) {
+            match ready!(call.poll_content(poll_cx)) {
                 Some(Ok(Frame::Chunk(chunk))) => self.rest = chunk,
                 Some(Ok(Frame::Trailers(trailers))) => self.trailers = Some(trailers),
                 Some(Err(fault)) => return Poll::Ready(Err(GrpcError::Broken(fault))),
@@ -154,8 +154,8 @@ impl UnframedResponse {
 }
 
 impl BodyTransform for UnframedResponse {
-    fn poll_frame(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
-        Poll::Ready(match ready!(self.poll_part(call, task)) {
+    fn poll_frame(&mut self, call: &Call, poll_cx: &mut PollContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        Poll::Ready(match ready!(self.poll_part(call, poll_cx)) {
             Ok(Some(StreamPart::Chunk(chunk))) => {
                 self.left = self.left.map(|left| left.saturating_sub(chunk.len() as u64));
                 Some(Ok(Frame::Chunk(chunk)))

@@ -1,6 +1,6 @@
 //! `request_buffers` and `response_buffers`.
 
-use std::task::{Context as Task, Poll, Waker};
+use std::task::{Context as PollContext, Poll, Waker};
 
 use causeway_pipeline::{Body, BodyError, BodyStream as _, CallError, Frame};
 use causeway_testkit::{FakeCall, Kit, Pending, Request};
@@ -24,7 +24,7 @@ fn after_reading(kit: &mut Kit, request: &Request) -> (FakeCall, Pending) {
 fn content(call: &FakeCall) -> (Option<u64>, Vec<u8>) {
     let mut body = call.take_body().expect("a body");
     let (len, mut bytes) = (body.len(), Vec::new());
-    let mut task = Task::from_waker(Waker::noop());
+    let mut poll_cx = PollContext::from_waker(Waker::noop());
     let mut push = |frame: Poll<Option<Result<Frame, BodyError>>>| match frame {
         Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => {
             bytes.extend_from_slice(chunk.as_slice());
@@ -33,8 +33,8 @@ fn content(call: &FakeCall) -> (Option<u64>, Vec<u8>) {
         _ => false,
     };
     match &mut body {
-        Body::Incoming(body) => while push(body.poll_frame(&mut task)) {},
-        Body::Stream(body) => while push(body.poll_frame(&mut task)) {},
+        Body::Incoming(body) => while push(body.poll_frame(&mut poll_cx)) {},
+        Body::Stream(body) => while push(body.poll_frame(&mut poll_cx)) {},
         _ => panic!("content that is received"),
     }
     (len, bytes)

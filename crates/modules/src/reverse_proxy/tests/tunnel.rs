@@ -1,4 +1,4 @@
-use std::task::{Context as Task, Poll, Waker};
+use std::task::{Context as PollContext, Poll, Waker};
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use causeway_message::Version;
@@ -25,9 +25,9 @@ fn extended_connect(protocol: &str) -> Request {
 
 #[track_caller]
 fn next(body: &mut Body) -> Vec<u8> {
-    let mut task = Task::from_waker(Waker::noop());
+    let mut poll_cx = PollContext::from_waker(Waker::noop());
     let Body::Tunnel(tunnel) = body else { panic!("a tunnel, not {body:?}") };
-    match tunnel.stream.poll_frame(&mut task) {
+    match tunnel.stream.poll_frame(&mut poll_cx) {
         Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => chunk.as_slice().to_vec(),
         other => panic!("a piece of content, not {other:?}"),
     }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::rc::Rc;
-use std::task::{Context as Task, Poll};
+use std::task::{Context as PollContext, Poll};
 
 use crate::transport::{Received, Transport};
 
@@ -29,7 +29,7 @@ impl Default for Wire {
 pub(super) struct WireEnd(pub(super) Rc<RefCell<Wire>>);
 
 impl Transport for WireEnd {
-    fn poll_read(&mut self, _: &mut Task<'_>, bytes: &mut [u8]) -> Poll<io::Result<Received>> {
+    fn poll_read(&mut self, _: &mut PollContext<'_>, bytes: &mut [u8]) -> Poll<io::Result<Received>> {
         let wire = &mut *self.0.borrow_mut();
         if wire.inbound.is_empty() {
             return if wire.has_ended { Poll::Ready(Ok(0.into())) } else { Poll::Pending };
@@ -43,7 +43,7 @@ impl Transport for WireEnd {
         self.0.borrow_mut().timed = Some(on);
     }
 
-    fn poll_write(&mut self, _: &mut Task<'_>, bytes: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write(&mut self, _: &mut PollContext<'_>, bytes: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let wire = &mut *self.0.borrow_mut();
         let mut written = 0;
         for slice in bytes {
@@ -55,11 +55,11 @@ impl Transport for WireEnd {
         if written == 0 { Poll::Pending } else { Poll::Ready(Ok(written)) }
     }
 
-    fn poll_write_ready(&mut self, _: &mut Task<'_>) -> Poll<io::Result<()>> {
+    fn poll_write_ready(&mut self, _: &mut PollContext<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(&mut self, _: &mut Task<'_>) -> Poll<io::Result<()>> {
+    fn poll_shutdown(&mut self, _: &mut PollContext<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 
