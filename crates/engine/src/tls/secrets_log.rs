@@ -33,7 +33,7 @@ impl SecretsLogs {
 /// An open file. Each secret is one write, which blocks the worker.
 pub(super) struct SecretsLog {
     file: Mutex<File>,
-    /// A write has failed, and the server's log already says so.
+    /// A write has failed, which the server's log has reported.
     is_failing: AtomicBool,
 }
 

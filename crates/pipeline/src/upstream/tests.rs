@@ -19,8 +19,8 @@ fn queue() -> Queue {
     Queue(CallPool::new(), RefCell::default())
 }
 
-fn task() -> Task<'static> {
-    Task::from_waker(Waker::noop())
+fn poll_cx() -> PollContext<'static> {
+    PollContext::from_waker(Waker::noop())
 }
 
 fn head(status: StatusCode) -> ResponseHead {
@@ -35,15 +35,15 @@ fn the_parts_of_a_response_arrive_in_order() {
     let call = queue.calls().take();
     call.request_mut().set_target("/a").unwrap();
     call.send(Body::Empty, &queue);
-    assert!(call.poll_event(&mut task()).is_pending());
+    assert!(call.poll_event(&mut poll_cx()).is_pending());
     let engine = queue.1.borrow_mut().pop().unwrap();
     assert_eq!(engine.request().target().as_str(), "/a");
     engine.put_interim(StatusCode::new(103).unwrap(), FieldMap::default());
     engine.put_head(&mut head(StatusCode::NOT_FOUND), Some(3), false);
     assert!(
-        matches!(call.poll_event(&mut task()), Poll::Ready(Ok(CallEvent::Interim(status, _))) if status.as_u16() == 103)
+        matches!(call.poll_event(&mut poll_cx()), Poll::Ready(Ok(CallEvent::Interim(status, _))) if status.as_u16() == 103)
     );
-    assert!(matches!(call.poll_event(&mut task()), Poll::Ready(Ok(CallEvent::Head { tunnel: false }))));
+    assert!(matches!(call.poll_event(&mut poll_cx()), Poll::Ready(Ok(CallEvent::Head { tunnel: false }))));
     assert_eq!(call.head().status(), StatusCode::NOT_FOUND);
     let mut body = call.into_body();
     assert_eq!(body.len(), Some(3));
@@ -51,9 +51,9 @@ fn the_parts_of_a_response_arrive_in_order() {
     engine.mailbox().complete();
     drop(engine);
     assert!(
-        matches!(body.poll_frame(&mut task()), Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) if chunk.as_slice() == b"abc")
+        matches!(body.poll_frame(&mut poll_cx()), Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) if chunk.as_slice() == b"abc")
     );
-    assert!(matches!(body.poll_frame(&mut task()), Poll::Ready(None)));
+    assert!(matches!(body.poll_frame(&mut poll_cx()), Poll::Ready(None)));
     assert_eq!(queue.calls().pooled_len(), 0);
     drop(body);
     assert_eq!(queue.calls().pooled_len(), 1);
@@ -66,7 +66,7 @@ fn a_call_fails_when_the_engine_drops_it() {
     let call = queue.calls().take();
     call.send(Body::Empty, &queue);
     queue.1.borrow_mut().clear();
-    assert!(matches!(call.poll_event(&mut task()), Poll::Ready(Err(CallError::Closed))));
+    assert!(matches!(call.poll_event(&mut poll_cx()), Poll::Ready(Err(CallError::Closed))));
 
     let call = queue.calls().take();
     call.send(Body::Empty, &queue);
@@ -74,7 +74,7 @@ fn a_call_fails_when_the_engine_drops_it() {
     engine.put_head(&mut head(StatusCode::OK), None, false);
     drop(engine);
     let mut body = call.into_body();
-    assert!(matches!(body.poll_frame(&mut task()), Poll::Ready(Some(Err(BodyError::PeerGone)))));
+    assert!(matches!(body.poll_frame(&mut poll_cx()), Poll::Ready(Some(Err(BodyError::PeerGone)))));
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_dropped_call_is_cancelled() {
 struct Nothing;
 
 impl BodyTransform for Nothing {
-    fn poll_frame(&mut self, _: &Call, _: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+    fn poll_frame(&mut self, _: &Call, _: &mut PollContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         Poll::Ready(None)
     }
 
@@ -113,12 +113,12 @@ fn a_replaced_body_is_read() {
     let engine = queue.1.borrow_mut().pop().unwrap();
     engine.put_head(&mut head(StatusCode::OK), Some(3), false);
     engine.mailbox().push(Frame::Chunk(Chunk::from_static(b"abc")));
-    let polled = call.poll_content(&mut task());
+    let polled = call.poll_content(&mut poll_cx());
     assert!(matches!(polled, Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) if chunk.as_slice() == b"abc"));
     call.transform_body(Box::new(Nothing));
     let mut body = call.into_body();
     assert!(body.is_over() && body.len() == Some(0));
-    assert!(matches!(body.poll_frame(&mut task()), Poll::Ready(None)));
+    assert!(matches!(body.poll_frame(&mut poll_cx()), Poll::Ready(None)));
 }
 
 // A dirty test: a call on a used record equals one on a fresh record.
@@ -143,14 +143,14 @@ fn a_reused_record_is_cleared() {
     assert_eq!(queue.calls().pooled_len(), 0);
     assert_eq!((call.request().target().as_str(), call.request().fields().len()), ("", 0));
     assert_eq!((call.head().fields().len(), call.remote()), (0, None));
-    assert!(call.poll_event(&mut task()).is_pending());
+    assert!(call.poll_event(&mut poll_cx()).is_pending());
     call.send(Body::Empty, &queue);
     let engine = queue.1.borrow_mut().pop().unwrap();
     assert!(!engine.is_given_up() && !engine.is_headed());
     assert!(matches!(engine.take_body(), Some(Body::Empty)));
     let mut body = call.into_body();
     assert_eq!(body.len(), None);
-    assert!(body.poll_frame(&mut task()).is_pending());
+    assert!(body.poll_frame(&mut poll_cx()).is_pending());
 }
 
 struct CallCount(Cell<i32>);

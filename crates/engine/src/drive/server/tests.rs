@@ -59,8 +59,8 @@ impl Handler for ByPath {
             Some("collected") => {
                 let bytes = vec![b'w'; segments.next().unwrap().parse().unwrap()];
                 let mut body = cx.take_body().unwrap();
-                let end = poll_fn(move |task| {
-                    while ready!(body.poll_frame(task)).is_some() {}
+                let end = poll_fn(move |poll_cx| {
+                    while ready!(body.poll_frame(poll_cx)).is_some() {}
                     Poll::Ready(())
                 });
                 cx.wait(end, |_, ()| Step::Respond(Response::chunk(StatusCode::OK, bytes.into())))
@@ -69,9 +69,9 @@ impl Handler for ByPath {
             Some("tunnel") => Step::Respond(Response::switch(Later(Some(hold().0)))),
             Some("hold") => {
                 let (mut held, polls) = hold();
-                let wait = poll_fn(move |task| {
+                let wait = poll_fn(move |poll_cx| {
                     polls.set(polls.get() + 1);
-                    Pin::new(&mut held).poll(task)
+                    Pin::new(&mut held).poll(poll_cx)
                 });
                 cx.wait(wait, |cx, _| Step::Respond(Response::chunk(StatusCode::OK, cx.chunk(b"released"))))
             }
@@ -98,9 +98,9 @@ fn hold() -> (oneshot::Receiver<()>, Rc<Cell<u32>>) {
 struct Later(Option<oneshot::Receiver<()>>);
 
 impl BodyStream for Later {
-    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+    fn poll_frame(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         let Some(held) = &mut self.0 else { return Poll::Ready(None) };
-        let _ = ready!(Pin::new(held).poll(task));
+        let _ = ready!(Pin::new(held).poll(poll_cx));
         self.0 = None;
         Poll::Ready(Some(Ok(Frame::Chunk(Chunk::from_static(b"later")))))
     }
@@ -112,7 +112,7 @@ struct Blocks {
 }
 
 impl BodyStream for Blocks {
-    fn poll_frame(&mut self, _: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+    fn poll_frame(&mut self, _: &mut PollContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         if self.left == 0 {
             return Poll::Ready(None);
         }
@@ -126,8 +126,8 @@ impl BodyStream for Blocks {
 struct Echo(IncomingBody);
 
 impl BodyStream for Echo {
-    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
-        self.0.poll_frame(task)
+    fn poll_frame(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        self.0.poll_frame(poll_cx)
     }
 }
 
@@ -201,7 +201,7 @@ impl Bench {
         let waker = Waker::from(Arc::clone(&self.wakes));
         for _ in 0..1000 {
             self.wakes.0.store(0, Ordering::Relaxed);
-            let done = Pin::new(&mut self.connection).poll(&mut Task::from_waker(&waker));
+            let done = Pin::new(&mut self.connection).poll(&mut PollContext::from_waker(&waker));
             if done.is_ready() || self.wakes.0.load(Ordering::Relaxed) == 0 {
                 return done;
             }
@@ -321,7 +321,7 @@ fn a_wake_marks_its_slot_only() {
     let first = HELD.with_borrow(|held| Rc::clone(&held[0].1));
     assert_eq!(first.get(), 1);
     let second = bench.release_held(1);
-    assert!(bench.wakes.0.load(Ordering::Relaxed) > 0, "the connection's task was woken");
+    assert!(bench.wakes.0.load(Ordering::Relaxed) > 0, "the connection's poll_cx was woken");
     assert!(bench.turn().is_pending());
     assert_eq!((first.get(), second.get()), (1, 2), "only the exchange that was woken was polled");
     assert_eq!(bench.ended(), [complete("/hold")]);
@@ -335,7 +335,7 @@ fn a_late_task_wake_consumes_no_other_registration() {
     bench.sends(&[pair::head(1, "/hold"), pair::end(1)]);
     assert!(bench.turn().is_pending());
     bench.connection.exchanges[0].wake.wake_task();
-    assert!(bench.wakes.0.load(Ordering::Relaxed) > 0, "the connection's task was woken");
+    assert!(bench.wakes.0.load(Ordering::Relaxed) > 0, "the connection's poll_cx was woken");
     assert!(bench.turn().is_pending());
     assert_eq!(bench.ended(), []);
     bench.release_held(0);
