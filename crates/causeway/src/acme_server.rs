@@ -219,7 +219,7 @@ impl Handler for AcmeServerHandler {
 async fn whole(body: Option<IncomingBody>) -> Result<Vec<u8>, Fault> {
     let mut bytes = Vec::new();
     let Some(mut body) = body else { return Ok(bytes) };
-    while let Some(frame) = poll_fn(|task| body.poll_frame(task)).await {
+    while let Some(frame) = poll_fn(|poll_cx| body.poll_frame(poll_cx)).await {
         match frame.map_err(Fault::from_body_error)? {
             Frame::Chunk(chunk) if bytes.len() + chunk.len() > BODY_BYTES_MAX => {
                 return Err(Fault::from_body_error(BodyError::TooLarge));

@@ -131,8 +131,8 @@ impl Core {
     pub(crate) async fn keep_time(self: Rc<Self>) {
         let mut alarm = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
         let mut shrink_at = clock::now() + SHRINK_EVERY;
-        poll_fn(|task| {
-            self.timers.register(task);
+        poll_fn(|poll_cx| {
+            self.timers.register(poll_cx);
             loop {
                 let now = clock::now();
                 self.timers.advance(now);
@@ -146,7 +146,7 @@ impl Core {
                     return Poll::<()>::Pending;
                 };
                 alarm.as_mut().reset(next.into());
-                if alarm.as_mut().poll(task).is_pending() {
+                if alarm.as_mut().poll(poll_cx).is_pending() {
                     return Poll::Pending;
                 }
                 // The alarm's time has come by the runtime's clock, which may be ahead of the cached one.

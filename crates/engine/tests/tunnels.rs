@@ -431,7 +431,7 @@ fn a_websocket_ends_after_its_server_closes() {
     assert_eq!(client.wait(exactly(&mut body, 3)), b"bye");
     assert!(client.wait(is_ended(&mut body)));
     content.send_data("late".into(), false).unwrap();
-    let reset = client.wait(std::future::poll_fn(|task| content.poll_reset(task)));
+    let reset = client.wait(std::future::poll_fn(|poll_cx| content.poll_reset(poll_cx)));
     assert!(reset.is_ok(), "{reset:?}");
     origin.end();
 }

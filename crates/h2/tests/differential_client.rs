@@ -217,7 +217,7 @@ async fn answer(
     while sent < len {
         let some = (1 + random.size()).min(len - sent);
         send.reserve_capacity(some);
-        let Some(Ok(room)) = std::future::poll_fn(|task| send.poll_capacity(task)).await else { return };
+        let Some(Ok(room)) = std::future::poll_fn(|cx| send.poll_capacity(cx)).await else { return };
         let some = some.min(room);
         let is_last = sent + some == len && !with_trailers;
         if send.send_data(Bytes::from(content(number, sent + some)[sent..].to_vec()), is_last).is_err() {

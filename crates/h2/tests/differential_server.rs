@@ -174,7 +174,7 @@ async fn send_request(mut client: h2::client::SendRequest<Bytes>, number: usize,
         }
         let some = (1 + random.size()).min(up - sent);
         body.reserve_capacity(some);
-        let Some(Ok(room)) = std::future::poll_fn(|task| body.poll_capacity(task)).await else {
+        let Some(Ok(room)) = std::future::poll_fn(|cx| body.poll_capacity(cx)).await else {
             panic!("exchange {number} is over");
         };
         let some = some.min(room);

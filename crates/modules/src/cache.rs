@@ -361,12 +361,12 @@ impl CacheRules {
         let key: Box<[u8]> = key.text().into();
         // The state of the fetch is read repeatedly: the head of its response may arrive late.
         let mut look = Some(Sleep::until(Rc::clone(&worker), worker.now() + CONTENT_WAIT_MAX));
-        let done = poll_fn(move |task| {
+        let done = poll_fn(move |poll_cx| {
             // An error: the fetch was given up.
-            if Pin::new(&mut fetched).poll(task).is_ready() {
+            if Pin::new(&mut fetched).poll(poll_cx).is_ready() {
                 return Poll::Ready(true);
             }
-            while Sleep::is_over(&mut look, task) {
+            while Sleep::is_over(&mut look, poll_cx) {
                 let now = worker.now();
                 if now >= until || store.is_slow(store.key(&key), now) {
                     return Poll::Ready(false);

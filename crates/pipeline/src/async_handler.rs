@@ -113,7 +113,7 @@ impl Request {
     pub async fn bytes(&mut self, bytes_max: usize) -> Result<Vec<u8>, Fault> {
         let mut bytes = Vec::new();
         let Some(mut body) = self.take_body() else { return Ok(bytes) };
-        while let Some(frame) = poll_fn(|task| body.poll_frame(task)).await {
+        while let Some(frame) = poll_fn(|poll_cx| body.poll_frame(poll_cx)).await {
             match frame.map_err(Fault::from_body_error)? {
                 Frame::Chunk(chunk) if bytes.len() + chunk.len() > bytes_max => {
                     return Err(Fault::from_body_error(BodyError::TooLarge));

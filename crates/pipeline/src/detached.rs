@@ -98,9 +98,9 @@ async fn run(cx: Context, mut sink: impl FnMut(Chunk) -> bool) -> Outcome {
         Outcome { status: None, sent: 0, received: 0, read: 0, took: Duration::ZERO, ending: Ending::PeerGone };
     let mut detached = Detached { cx, outcome };
     let mut phase = DetachedPhase::New;
-    std::future::poll_fn(|task| {
+    std::future::poll_fn(|poll_cx| {
         let Detached { cx, outcome } = &mut detached;
-        if Sleep::is_over(&mut end, task) {
+        if Sleep::is_over(&mut end, poll_cx) {
             outcome.ending = Ending::TimedOut;
             return Poll::Ready(());
         }
@@ -110,12 +110,12 @@ async fn run(cx: Context, mut sink: impl FnMut(Chunk) -> bool) -> Outcome {
             loop {
                 let verdict = match &mut phase {
                     DetachedPhase::New => route::run(cx),
-                    DetachedPhase::Waiting => route::poll(cx, task),
+                    DetachedPhase::Waiting => route::poll(cx, poll_cx),
                     DetachedPhase::Reading(_) if frames == FRAMES_PER_POLL => {
-                        task.waker().wake_by_ref();
+                        poll_cx.waker().wake_by_ref();
                         return Poll::Pending;
                     }
-                    DetachedPhase::Reading(body) => match body.poll_frame(&worker, task) {
+                    DetachedPhase::Reading(body) => match body.poll_frame(&worker, poll_cx) {
                         Poll::Pending => return Poll::Pending,
                         Poll::Ready(None) => return Poll::Ready(Ending::Complete),
                         Poll::Ready(Some(Err(_))) => return Poll::Ready(Ending::BodyFailed),

@@ -53,14 +53,14 @@ impl Service<Request<EdgeBody>> for OneAtATime {
     type Error = io::Error;
     type Future = Answering;
 
-    fn poll_ready(&mut self, task: &mut Context<'_>) -> Poll<Result<(), io::Error>> {
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), io::Error>> {
         if self.permit.is_none() {
             let gate = &self.gate;
             let waiting = self.waiting.get_or_insert_with(|| {
                 let gate = Arc::clone(gate);
                 Box::pin(async move { gate.acquire_owned().await.expect("the semaphore is open") })
             });
-            let Poll::Ready(permit) = waiting.as_mut().poll(task) else { return Poll::Pending };
+            let Poll::Ready(permit) = waiting.as_mut().poll(cx) else { return Poll::Pending };
             (self.permit, self.waiting) = (Some(permit), None);
         }
         Poll::Ready(Ok(()))

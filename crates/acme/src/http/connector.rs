@@ -83,12 +83,12 @@ impl Service<Uri> for Connector {
     type Error = BoxError;
     type Future = Opened;
 
-    fn poll_ready(&mut self, task: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         match self {
-            Self::Direct(inner) | Self::Environment(_, inner) => inner.poll_ready(task).map_err(Into::into),
+            Self::Direct(inner) | Self::Environment(_, inner) => inner.poll_ready(cx).map_err(Into::into),
             Self::Unix(_) => Poll::Ready(Ok(())),
-            Self::Tunnel(inner) => inner.poll_ready(task).map_err(Into::into),
-            Self::Socks(inner) => inner.poll_ready(task).map_err(Into::into),
+            Self::Tunnel(inner) => inner.poll_ready(cx).map_err(Into::into),
+            Self::Socks(inner) => inner.poll_ready(cx).map_err(Into::into),
         }
     }
 
@@ -164,22 +164,22 @@ impl Connection for Stream {
 }
 
 impl Read for Stream {
-    fn poll_read(mut self: Pin<&mut Self>, task: &mut Context<'_>, into: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.0).poll_read(task, into)
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.0).poll_read(cx, into)
     }
 }
 
 impl Write for Stream {
-    fn poll_write(mut self: Pin<&mut Self>, task: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut *self.0).poll_write(task, bytes)
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut *self.0).poll_write(cx, bytes)
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.0).poll_flush(task)
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.0).poll_flush(cx)
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.0).poll_shutdown(task)
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.0).poll_shutdown(cx)
     }
 }
 

@@ -444,7 +444,7 @@ async fn no_validation_of_a_decided_authorization() {
     assert_eq!(client.validated(&challenge).await["status"], "pending");
     let account = client.account.as_ref().unwrap().rsplit('/').next().unwrap();
     assert_eq!(locked(&setting.server.book).validations(account), 0);
-    assert!(poll_fn(|task| Poll::Ready(listener.poll_accept(task).is_pending())).await, "no request");
+    assert!(poll_fn(|cx| Poll::Ready(listener.poll_accept(cx).is_pending())).await, "no request");
     let mut book = locked(&setting.server.book);
     let later = SystemTime::now() + Duration::from_secs(2 * 60 * 60);
     assert!(!book.begin_validation(authorization.strip_prefix("/authz/").unwrap(), ChallengeKind::Http, later));

@@ -484,7 +484,7 @@ fn language(content_type: &str) -> Result<Language, AdminResponse> {
 async fn text(body: Option<IncomingBody>, bytes_max: usize) -> Result<Vec<u8>, AdminResponse> {
     let mut text = Vec::new();
     let Some(mut body) = body else { return Ok(text) };
-    while let Some(frame) = poll_fn(|task| body.poll_frame(task)).await {
+    while let Some(frame) = poll_fn(|poll_cx| body.poll_frame(poll_cx)).await {
         match frame {
             Ok(Frame::Chunk(chunk)) if text.len() + chunk.len() > bytes_max => {
                 return Err(AdminResponse::too_large(bytes_max));

@@ -15,7 +15,7 @@ fn keys() -> (TimerKey, TimerKey) {
 
 /// Waits for the end of a delay. Returns its bytes.
 async fn wait(delays: &ReceiveDelays, key: TimerKey) -> ReadTime {
-    poll_fn(|task| delays.poll(key, task)).await
+    poll_fn(|poll_cx| delays.poll(key, poll_cx)).await
 }
 
 #[test]

@@ -130,7 +130,7 @@ impl Connector {
                 send(&mut lower, &session.out).await?;
                 return Err("the upstream sent a handshake message longer than 32 KiB".into());
             }
-            let filled = poll_fn(|task| session.inbound.poll_fill(&mut lower, &core.memory.blocks, task)).await;
+            let filled = poll_fn(|poll_cx| session.inbound.poll_fill(&mut lower, &core.memory.blocks, poll_cx)).await;
             if filled.map_err(|error| error.to_string())?.bytes == 0 {
                 return Err("the upstream closed the connection during the handshake".into());
             }

@@ -63,7 +63,7 @@ pub(super) async fn connect(stream: &mut impl Transport, proxy: &NetworkProxy, t
         }
         // One byte at a time: those after the head are the upstream's.
         let mut byte = [0];
-        let received = poll_fn(|task| stream.poll_read(task, &mut byte)).await.map_err(broken)?;
+        let received = poll_fn(|poll_cx| stream.poll_read(poll_cx, &mut byte)).await.map_err(broken)?;
         if received.bytes == 0 {
             return Err(fault("it closed the connection"));
         }

@@ -46,9 +46,9 @@ impl<K: Eq + Hash + Clone + 'static, T: Clone + 'static> SingleFlight<K, T> {
             let result = {
                 let (mut work, mut unneeded) = (pin!(work), pin!(sender.closed()));
                 // The result first: it may be ready when the last waiter goes.
-                poll_fn(|task| match work.as_mut().poll(task) {
+                poll_fn(|poll_cx| match work.as_mut().poll(poll_cx) {
                     Poll::Ready(result) => Poll::Ready(Some(result)),
-                    Poll::Pending => unneeded.as_mut().poll(task).map(|()| None),
+                    Poll::Pending => unneeded.as_mut().poll(poll_cx).map(|()| None),
                 })
                 .await
             };

@@ -210,7 +210,7 @@ fn continue_is_sent_with_the_first_read_of_the_body() {
         request.header("expect", "100-continue").header("content-length", "5").body(()).unwrap()
     };
     let PendingResponse { mut response, mut content } = client.open(request(), true);
-    let interim = client.wait(std::future::poll_fn(|task| response.poll_informational(task)));
+    let interim = client.wait(std::future::poll_fn(|poll_cx| response.poll_informational(poll_cx)));
     assert_eq!(interim.unwrap().unwrap().status().as_u16(), 100);
     content.send_data("hello".into(), true).unwrap();
     assert_eq!(client.wait(answer(response)).unwrap().text(), collected(b"hello"));
@@ -286,7 +286,7 @@ fn a_stalled_upload_after_its_response_is_reset_without_error() {
     let PendingResponse { response, mut content } = client.open(request, true);
     content.send_data(bytes(100).into(), false).unwrap();
     assert_eq!(client.wait(answer(response)).unwrap().text(), "fixed");
-    let reason = client.wait(std::future::poll_fn(|task| content.poll_reset(task))).unwrap();
+    let reason = client.wait(std::future::poll_fn(|poll_cx| content.poll_reset(poll_cx))).unwrap();
     assert_eq!(reason, Reason::NO_ERROR);
     assert_eq!(server.probe.outcome("/fixed").ending, Ending::Complete);
     assert_eq!(client.get("/fixed").text(), "fixed", "the connection continues");
@@ -513,7 +513,7 @@ fn a_reader_in_another_task_keeps_the_window_open() {
     client.settle();
     server.probe.await_held(1);
     server.probe.release();
-    let interim = client.wait(std::future::poll_fn(|task| response.poll_informational(task)));
+    let interim = client.wait(std::future::poll_fn(|poll_cx| response.poll_informational(poll_cx)));
     assert_eq!(interim.unwrap().unwrap().status().as_u16(), 100);
     let answer = client.wait(async {
         let sending =

@@ -30,7 +30,7 @@ pub(crate) struct TestBody {
 }
 
 impl BodyStream for TestBody {
-    fn poll_frame(&mut self, _task: &mut PollContext<'_>) -> Produced {
+    fn poll_frame(&mut self, _poll_cx: &mut PollContext<'_>) -> Produced {
         if self.at == self.len {
             return Poll::Ready(None);
         }
@@ -61,7 +61,7 @@ impl BodyStream for Echo {
 pub(crate) struct LastWords(pub(crate) Option<Chunk>);
 
 impl BodyStream for LastWords {
-    fn poll_frame(&mut self, _task: &mut PollContext<'_>) -> Produced {
+    fn poll_frame(&mut self, _poll_cx: &mut PollContext<'_>) -> Produced {
         Poll::Ready(self.0.take().map(|chunk| Ok(Frame::Chunk(chunk))))
     }
 }
@@ -70,7 +70,7 @@ impl BodyStream for LastWords {
 pub(crate) struct Panicking(pub(crate) Option<Chunk>);
 
 impl BodyStream for Panicking {
-    fn poll_frame(&mut self, _task: &mut PollContext<'_>) -> Produced {
+    fn poll_frame(&mut self, _poll_cx: &mut PollContext<'_>) -> Produced {
         match self.0.take() {
             Some(chunk) => Poll::Ready(Some(Ok(Frame::Chunk(chunk)))),
             None => panic!("a test's stream"),
@@ -82,7 +82,7 @@ impl BodyStream for Panicking {
 pub(crate) struct Failing(pub(crate) Option<Chunk>);
 
 impl BodyStream for Failing {
-    fn poll_frame(&mut self, _task: &mut PollContext<'_>) -> Produced {
+    fn poll_frame(&mut self, _poll_cx: &mut PollContext<'_>) -> Produced {
         Poll::Ready(Some(self.0.take().map(Frame::Chunk).ok_or(BodyError::Source)))
     }
 }
@@ -91,7 +91,7 @@ impl BodyStream for Failing {
 pub(crate) struct Short(pub(crate) Option<Chunk>);
 
 impl BodyStream for Short {
-    fn poll_frame(&mut self, _task: &mut PollContext<'_>) -> Produced {
+    fn poll_frame(&mut self, _poll_cx: &mut PollContext<'_>) -> Produced {
         Poll::Ready(self.0.take().map(|chunk| Ok(Frame::Chunk(chunk))))
     }
 
@@ -104,7 +104,7 @@ impl BodyStream for Short {
 pub(crate) struct Silent(pub(crate) Option<Chunk>);
 
 impl BodyStream for Silent {
-    fn poll_frame(&mut self, _task: &mut PollContext<'_>) -> Produced {
+    fn poll_frame(&mut self, _poll_cx: &mut PollContext<'_>) -> Produced {
         match self.0.take() {
             Some(chunk) => Poll::Ready(Some(Ok(Frame::Chunk(chunk)))),
             None => Poll::Pending,

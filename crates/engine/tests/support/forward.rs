@@ -138,9 +138,9 @@ fn carry(cx: &mut Context, place: &Rc<dyn Upstream>) -> Step {
 
 fn wait(cx: &mut Context, call: Call) -> Step {
     let mut call = Some(call);
-    let pending_call = poll_fn(move |task| {
+    let pending_call = poll_fn(move |poll_cx| {
         let waiting = call.as_mut().expect("polled until it is ready");
-        waiting.poll_event(task).map(|answer| (call.take().expect("it was there"), answer))
+        waiting.poll_event(poll_cx).map(|answer| (call.take().expect("it was there"), answer))
     });
     cx.wait(pending_call, |cx, (call, answer)| match answer {
         Ok(CallEvent::Interim(status, fields)) => {

@@ -346,11 +346,11 @@ fn sleep(cx: &mut Context, then: impl FnOnce(&mut Context) -> Step + 'static) ->
 
 fn yield_once(cx: &mut Context, then: impl FnOnce(&mut Context) -> Step + 'static) -> Step {
     let mut yielded = false;
-    let once = poll_fn(move |task| {
+    let once = poll_fn(move |poll_cx| {
         if std::mem::replace(&mut yielded, true) {
             return Poll::Ready(());
         }
-        task.waker().wake_by_ref();
+        poll_cx.waker().wake_by_ref();
         Poll::Pending
     });
     cx.wait(once, move |cx, ()| then(cx))
@@ -371,9 +371,9 @@ fn hold(cx: &mut Context, given: &Given) -> Step {
 fn collect(cx: &mut Context, enough: u64) -> Step {
     let mut body = cx.take_body().expect("taken only here");
     let (mut count, mut sum) = (0_u64, 0_u64);
-    let read = poll_fn(move |task| {
+    let read = poll_fn(move |poll_cx| {
         loop {
-            let fault = match body.poll_frame(task) {
+            let fault = match body.poll_frame(poll_cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => {
                     count += chunk.len() as u64;
@@ -414,7 +414,7 @@ fn collect_in_another_task(cx: &mut Context, given: &Given) -> Step {
         // Waits for the test.
         let _ = held.await;
         let mut count = 0;
-        while let Some(Ok(frame)) = poll_fn(|task| body.poll_frame(task)).await {
+        while let Some(Ok(frame)) = poll_fn(|poll_cx| body.poll_frame(poll_cx)).await {
             if let Frame::Chunk(chunk) = frame {
                 count += chunk.len();
             }
@@ -434,12 +434,12 @@ pub(crate) fn collected(bytes: &[u8]) -> String {
 fn slowly(cx: &mut Context, given: &Given) -> Step {
     async fn next(body: &mut IncomingBody) -> Option<Result<Frame, BodyError>> {
         let mut yielded = false;
-        poll_fn(move |task| {
+        poll_fn(move |poll_cx| {
             if !std::mem::replace(&mut yielded, true) {
-                task.waker().wake_by_ref();
+                poll_cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            body.poll_frame(task)
+            body.poll_frame(poll_cx)
         })
         .await
     }

@@ -194,7 +194,7 @@ pub(crate) async fn send(mut content: SendStream<Bytes>, body: Option<RequestBod
                 content.send_data(piece, ends)?;
                 break;
             }
-            let Some(room) = std::future::poll_fn(|task| content.poll_capacity(task)).await else { return Ok(()) };
+            let Some(room) = std::future::poll_fn(|cx| content.poll_capacity(cx)).await else { return Ok(()) };
             let now = piece.split_to(room?.min(piece.len()));
             let is_last = piece.is_empty();
             content.send_data(now, ends && is_last)?;
@@ -217,11 +217,11 @@ pub(crate) async fn send(mut content: SendStream<Bytes>, body: Option<RequestBod
 pub(crate) async fn answer(mut response: ResponseFuture) -> Result<ClientResponse, h2::Error> {
     let mut interims = Vec::new();
     let head = loop {
-        let next = std::future::poll_fn(|task| {
-            if let std::task::Poll::Ready(Some(interim)) = response.poll_informational(task) {
+        let next = std::future::poll_fn(|cx| {
+            if let std::task::Poll::Ready(Some(interim)) = response.poll_informational(cx) {
                 return std::task::Poll::Ready(Err(interim));
             }
-            std::pin::Pin::new(&mut response).poll(task).map(Ok)
+            std::pin::Pin::new(&mut response).poll(cx).map(Ok)
         });
         match next.await {
             Ok(head) => break head?,

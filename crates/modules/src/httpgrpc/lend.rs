@@ -116,7 +116,7 @@ impl<D: PooledDecoder> Drop for DecoderLease<D> {
 pub(crate) struct LeasedContent<D: PooledDecoder>(pub(crate) DecoderLease<D>);
 
 impl<D: PooledDecoder> BodyStream for LeasedContent<D> {
-    fn poll_frame(&mut self, _task: &mut PollContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+    fn poll_frame(&mut self, _poll_cx: &mut PollContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         Poll::Ready(self.0.body_mut().take_next().map(|chunk| Ok(Frame::Chunk(chunk))))
     }
 

@@ -348,9 +348,12 @@ impl Handler for Noted {
 struct Noted;
 
 impl causeway_pipeline::BodyStream for Noting {
-    fn poll_frame(&mut self, task: &mut std::task::Context<'_>) -> std::task::Poll<Option<Result<Frame, BodyError>>> {
+    fn poll_frame(
+        &mut self,
+        poll_cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<Frame, BodyError>>> {
         let Body::Incoming(body) = &mut self.0 else { return std::task::Poll::Ready(None) };
-        let polled = body.poll_frame(task);
+        let polled = body.poll_frame(poll_cx);
         if let std::task::Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) = &polled {
             SEEN.with_borrow_mut(|seen| seen.push((chunk.as_slice().as_ptr().addr(), chunk.len())));
         }
@@ -381,10 +384,10 @@ fn content_is_not_copied() {
     let verdict = kit.verdict(&request);
     let Verdict::Respond(Response { body: Body::Parts(parts), .. }) = verdict else { panic!("{verdict:?}") };
     let mut sent = Vec::new();
-    let mut task = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut poll_cx = std::task::Context::from_waker(std::task::Waker::noop());
     for part in parts {
         let BodyPart::Stream(mut stream) = part else { continue };
-        while let std::task::Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) = stream.poll_frame(&mut task) {
+        while let std::task::Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) = stream.poll_frame(&mut poll_cx) {
             sent.push((chunk.as_slice().as_ptr().addr(), chunk.len()));
         }
     }

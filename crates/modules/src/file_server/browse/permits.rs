@@ -60,11 +60,11 @@ impl ListingPermit {
         let mut job = offload(worker, Work::of(WorkKind::File), job)?;
         let (mut sender, outcome) = LookupFuture::new();
         worker.spawn(Box::pin(async move {
-            let done = poll_fn(|task| {
-                if let Poll::Ready(done) = Pin::new(&mut job).poll(task) {
+            let done = poll_fn(|poll_cx| {
+                if let Poll::Ready(done) = Pin::new(&mut job).poll(poll_cx) {
                     return Poll::Ready(Some(done.flatten()));
                 }
-                let is_cancelled = sender.is_abandoned(task) && !is_claimed.swap(true, Ordering::SeqCst);
+                let is_cancelled = sender.is_abandoned(poll_cx) && !is_claimed.swap(true, Ordering::SeqCst);
                 if is_cancelled { Poll::Ready(None) } else { Poll::Pending }
             });
             let Some(done) = done.await else { return };

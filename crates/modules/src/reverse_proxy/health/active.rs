@@ -380,9 +380,9 @@ impl Checker {
     async fn body(&self, call: &Call, end: &mut Option<Sleep>) -> Result<Vec<u8>, String> {
         let mut text = Vec::new();
         loop {
-            let frame = poll_fn(|task| match Sleep::is_over(end, task) {
+            let frame = poll_fn(|poll_cx| match Sleep::is_over(end, poll_cx) {
                 true => Poll::Ready(Some(Err(BodyError::TimedOut))),
-                false => call.poll_content(task),
+                false => call.poll_content(poll_cx),
             });
             match frame.await {
                 None => return Ok(text),
@@ -403,9 +403,9 @@ impl Checker {
 /// Waits for the final head.
 async fn head(call: &Call, end: &mut Option<Sleep>) -> Result<StatusCode, String> {
     loop {
-        let event = poll_fn(|task| match Sleep::is_over(end, task) {
+        let event = poll_fn(|poll_cx| match Sleep::is_over(end, poll_cx) {
             true => Poll::Ready(Err("it did not respond in time".to_owned())),
-            false => call.poll_event(task).map_err(|fault| fault.to_string()),
+            false => call.poll_event(poll_cx).map_err(|fault| fault.to_string()),
         });
         if let CallEvent::Head { .. } = event.await? {
             return Ok(call.head().status());
