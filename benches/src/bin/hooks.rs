@@ -73,7 +73,7 @@ impl RequestHooks {
             work(self.handler);
         }
         work(stage::ENCODE);
-        progress::written(&mut self.connection);
+        progress::before_write(&mut self.connection);
         work(stage::WRITE);
         visit.end(self.request);
         visit.end(self.route);

@@ -365,7 +365,7 @@ impl Policy for Recorder {
         }
     }
 
-    fn written(&self, account: &'static Account, connection: &mut Stamp) {
+    fn before_write(&self, account: &'static Account, connection: &mut Stamp) {
         if let Some(paid) =
             self.pay_then(account, Urgency::Unawaited, |ledger, window, now| ledger.sent(account, window, now))
         {

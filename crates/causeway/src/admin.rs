@@ -118,18 +118,18 @@ impl Admin {
     }
 
     /// Duplicates its socket for another process.
-    pub(crate) async fn lend(&self) -> io::Result<Vec<HandedSockets>> {
-        self.engine.lend().await
+    pub(crate) async fn duplicate_sockets(&self) -> io::Result<Vec<HandedSockets>> {
+        self.engine.duplicate_sockets().await
     }
 
     /// Makes the file of its Unix socket this process's.
-    pub(crate) fn own(&mut self) {
-        self.engine.take_over_files();
+    pub(crate) fn take_over_socket_files(&mut self) {
+        self.engine.take_over_socket_files();
     }
 
     /// Leaves the file of its Unix socket to another process.
-    pub(crate) fn leave(&mut self) {
-        self.engine.leave();
+    pub(crate) fn release_socket_files(&mut self) {
+        self.engine.release_socket_files();
     }
 
     /// Stops accepting, and drains in-flight requests for at most `grace`.

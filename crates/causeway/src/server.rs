@@ -307,7 +307,7 @@ impl Server {
                         // The callers of waiting commands get `LoadError::Stopping` or `StopError::Overtaken`, and may send them to the
                         // other process.
                         drop(deferred);
-                        return self.leave(process).await;
+                        return self.drain_after_handover(process).await;
                     }
                     Err(fault) => {
                         match fault {
@@ -347,17 +347,19 @@ impl Server {
     }
 
     /// Makes the files of Unix sockets this server's, after it has taken the place of another one.
-    pub fn own(&mut self) {
-        self.engine.take_over_files();
-        self.admins.own();
+    pub fn take_over_socket_files(&mut self) {
+        self.engine.take_over_socket_files();
+        self.admins.take_over_socket_files();
     }
 
     /// Lets another process take the place of this one. Returns its id once it serves. Meanwhile commands that change the
     /// configuration are deferred, at most as many as may wait in the channel; a command to stop ends the other process.
     async fn upgrade(&mut self, binary: Option<PathBuf>, deferred: &mut DeferredCommands) -> Result<u32, UpgradeError> {
         let start = self.settings.successor.as_ref().ok_or(UpgradeError::Embedded)?;
-        let sites = without_blocked_workers(LOG_WAIT_MAX, self.engine.lend()).await.map_err(UpgradeError::Sockets)?;
-        let admin = self.admins.lend().await.map_err(UpgradeError::Sockets)?;
+        let sites = without_blocked_workers(LOG_WAIT_MAX, self.engine.duplicate_sockets())
+            .await
+            .map_err(UpgradeError::Sockets)?;
+        let admin = self.admins.duplicate_sockets().await.map_err(UpgradeError::Sockets)?;
         let config = self.tree.get("config").cloned().unwrap_or_default();
         let (followed_file, sockets) = (self.followed_file.clone(), Handover { sites, admin });
         let is_withdrawn = Arc::new(AtomicBool::new(false));
@@ -392,14 +394,14 @@ impl Server {
     }
 
     /// Ends after another process has taken this one's place: accepts no more, and drains without a delay.
-    async fn leave(mut self, process: u32) {
+    async fn drain_after_handover(mut self, process: u32) {
         let grace = self.grace.as_secs();
         tracing::info!("process {process} serves now; requests of this process have {grace} s to end");
         self.pulling = None;
         self.queues.close();
-        self.engine.leave();
+        self.engine.release_socket_files();
         // At once, so that the other process answers all further requests.
-        self.admins.leave();
+        self.admins.release_socket_files();
         // The last request of an idle connection has the other half of the time.
         without_blocked_workers(self.grace, self.engine.drain_with_idle_grace(self.grace, self.grace / 2)).await;
         self.admins.closed().await;

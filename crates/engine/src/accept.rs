@@ -312,7 +312,7 @@ async fn after_proxy_header(
 fn start_tls_or_plain(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStream, endpoints: Endpoints) {
     // For the profiler the accept counts as a write of ours: the peer's first bytes are a reaction to it.
     let mut stamp = Stamp::default();
-    progress::written(&mut stamp);
+    progress::before_write(&mut stamp);
     let plan = listener.plan();
     match &plan.tls {
         // Every protocol of the listener needs TLS, but it has none: there is nothing to serve.

@@ -24,7 +24,7 @@ pub(crate) enum Pull {
 /// The content of a message that is being sent.
 pub(crate) struct Content {
     /// The part of the last piece that its stream did not accept.
-    kept: Chunk,
+    unsent: Chunk,
     rest: BodyReader,
     /// The last pull returned [`Pull::Pending`].
     pending: bool,
@@ -32,11 +32,11 @@ pub(crate) struct Content {
 
 impl From<Body> for Content {
     fn from(body: Body) -> Self {
-        let (kept, rest) = match body {
+        let (unsent, rest) = match body {
             Body::Chunk(chunk) => (chunk, BodyReader::default()),
             body => (Chunk::default(), BodyReader::from(body)),
         };
-        Self { kept, rest, pending: false }
+        Self { unsent, rest, pending: false }
     }
 }
 
@@ -53,19 +53,19 @@ impl Content {
     }
 
     /// Records that the source has woken its exchange, so a pull may succeed.
-    pub(crate) fn woken(&mut self) {
+    pub(crate) fn note_wakeup(&mut self) {
         self.pending = false;
     }
 
     /// Puts back the part of the last piece that the stream did not accept; the next pull returns it.
-    pub(crate) fn keep(&mut self, rest: Chunk) {
-        self.kept = rest;
+    pub(crate) fn put_back(&mut self, rest: Chunk) {
+        self.unsent = rest;
     }
 
     /// Returns the next piece; a piece of a file is one block at most.
     pub(crate) fn pull(&mut self, core: &Core, poll_cx: &mut PollContext<'_>) -> Pull {
-        if !self.kept.is_empty() {
-            return Pull::Chunk(std::mem::take(&mut self.kept));
+        if !self.unsent.is_empty() {
+            return Pull::Chunk(std::mem::take(&mut self.unsent));
         }
         let pull = Pull::from(self.rest.poll_frame(&core.worker(), poll_cx));
         self.pending = matches!(pull, Pull::Pending);

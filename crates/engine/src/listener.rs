@@ -367,7 +367,7 @@ impl Listeners {
     ///
     /// # Errors
     /// If the process is out of descriptors.
-    pub(crate) fn lend(&self) -> io::Result<Vec<(ListenerKey, OwnedFd)>> {
+    pub(crate) fn duplicate_sockets(&self) -> io::Result<Vec<(ListenerKey, OwnedFd)>> {
         let sockets = self.open.iter().flat_map(|(key, open)| open.sockets.iter().map(|socket| (*key, socket)));
         sockets.map(|(key, socket)| Ok((key, socket.as_fd().try_clone_to_owned()?))).collect()
     }

@@ -104,7 +104,7 @@ pub(crate) enum Command {
     /// Send a message, which shows that the worker runs its tasks.
     ReportAlive(mpsc::Sender<()>),
     /// Duplicate the sockets of all listeners and send the descriptors.
-    Lend(mpsc::Sender<io::Result<Vec<(ListenerKey, OwnedFd)>>>),
+    DuplicateSockets(mpsc::Sender<io::Result<Vec<(ListenerKey, OwnedFd)>>>),
     /// Let handlers announce the time of the shutdown.
     Announce(Instant),
     /// Stop accepting and end the connections gracefully; idle ones of HTTP/1 stay open for `idle_grace`. The worker drops the

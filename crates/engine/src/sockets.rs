@@ -167,7 +167,7 @@ impl BoundListeners {
     }
 
     /// Makes the files of Unix sockets this process's, after it has received them from another one.
-    pub(crate) fn own_files(&mut self) {
+    pub(crate) fn take_over_files(&mut self) {
         for listener in self.open.iter_mut().filter(|listener| listener.file.is_none()) {
             if let ListeningSocket::Unix(address) = &listener.socket {
                 listener.file = SocketFile::of(address);
@@ -176,7 +176,7 @@ impl BoundListeners {
     }
 
     /// Leaves the files of Unix sockets to the process that listens on them from now on.
-    pub(crate) fn disown_files(&mut self) {
+    pub(crate) fn release_files(&mut self) {
         for listener in self.open.iter_mut().chain(&mut self.closing) {
             if let Some(file) = listener.file.take() {
                 file.disown();

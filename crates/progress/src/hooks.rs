@@ -65,7 +65,7 @@ pub trait Policy: Sync {
     /// The thread is about to release the lock; `contended` if other threads wait for it.
     fn before_unlock(&self, account: &'static Account, lock: &Lock, sharing: Sharing, contended: bool);
     /// Bytes are about to be written to a connection, whose peer is outside the program and cannot be paused.
-    fn written(&self, account: &'static Account, connection: &mut Stamp);
+    fn before_write(&self, account: &'static Account, connection: &mut Stamp);
     /// How long input that arrived on the connection at `arrived` must be held before the thread may process it.
     fn hold(&self, account: &'static Account, connection: Stamp, arrived: u64) -> Option<Duration>;
     /// The thread starts to process input that arrived on a connection at `arrived`.
@@ -261,7 +261,7 @@ hooks! {
     /// Before a lock is released; `contended` if other threads wait for it.
     before_unlock(lock: &Lock, sharing: Sharing, contended: bool);
     /// Before bytes of a connection are passed to the kernel.
-    written(connection: &mut Stamp);
+    before_write(connection: &mut Stamp);
     /// When the thread starts to process bytes that arrived on a connection. `arrived` is when the kernel received
     /// them, in nanoseconds since the Unix epoch; 0 if unknown.
     arrived(connection: &mut Stamp, arrived: u64);

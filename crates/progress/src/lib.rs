@@ -77,8 +77,8 @@ pub mod thread;
 pub use account::{Account, accounts, current, register_thread};
 pub use hooks::{
     Attention, Policy, after_block, after_receive, answered, arrived, at, before_block, before_lock, before_send,
-    before_unlock, called, hold, install, is_active, is_policy_called, lock_acquired, set_attention, sleep_began,
-    sleep_ended, worker_began, written,
+    before_unlock, before_write, called, hold, install, is_active, is_policy_called, lock_acquired, set_attention,
+    sleep_began, sleep_ended, worker_began,
 };
 pub use log::{ENTRIES_MAX, Entry, Log};
 pub use point::{Point, Visit, points};

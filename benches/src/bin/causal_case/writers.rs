@@ -223,7 +223,7 @@ impl WriteState {
 
     async fn write(&mut self, end: usize) -> io::Result<()> {
         while self.at < end {
-            progress::written(&mut self.stamp);
+            progress::before_write(&mut self.stamp);
             self.at += self.stream.write(&self.bytes[self.at..end]).await?;
         }
         Ok(())

@@ -159,7 +159,7 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
                 return Err(error);
             }
             former = predecessor.line();
-            server.own();
+            server.take_over_socket_files();
         }
         announce(&serving, &server, workers)?;
         // The tasks that are spawned from here on end with the runtime.

@@ -148,22 +148,22 @@ impl Admins {
     }
 
     /// Duplicates the sockets for another process.
-    pub(super) async fn lend(&self) -> io::Result<Vec<HandedSockets>> {
+    pub(super) async fn duplicate_sockets(&self) -> io::Result<Vec<HandedSockets>> {
         let mut sockets = Vec::new();
         for admin in self.local.iter().chain(&self.remote) {
-            sockets.extend(admin.lend().await?);
+            sockets.extend(admin.duplicate_sockets().await?);
         }
         Ok(sockets)
     }
 
     /// Makes the files of Unix sockets this process's.
-    pub(super) fn own(&mut self) {
-        self.local.iter_mut().chain(&mut self.remote).for_each(Admin::own);
+    pub(super) fn take_over_socket_files(&mut self) {
+        self.local.iter_mut().chain(&mut self.remote).for_each(Admin::take_over_socket_files);
     }
 
     /// Leaves the files of Unix sockets to another process, and begins to close.
-    pub(super) fn leave(&mut self) {
-        self.local.iter_mut().chain(&mut self.remote).for_each(Admin::leave);
+    pub(super) fn release_socket_files(&mut self) {
+        self.local.iter_mut().chain(&mut self.remote).for_each(Admin::release_socket_files);
         self.close();
     }
 

@@ -158,7 +158,7 @@ impl<T: Transport> ClientConnection<T> {
                 return ControlFlow::Break(());
             }
             let may_send = out.is_empty() && !self.ended.write_failed;
-            let more = begun || may_send && self.calls.iter().any(|call| call.could_send(&self.machine));
+            let more = begun || may_send && self.calls.iter().any(|call| call.has_sendable(&self.machine));
             if !more && !self.read(poll_cx, out)? {
                 return ControlFlow::Continue(());
             }
@@ -286,9 +286,9 @@ impl<T: Transport> ClientConnection<T> {
 
     /// Returns whether the machine may be given bytes. This is the connection's backpressure: no bytes while the machine's own output is
     /// waiting, while the profiler delays them, or while a response without a window has no room. Queued request content is no reason:
-    /// an upstream may read none of it before its responses are read.
-    fn may_handle(&self, poll_cx: &PollContext<'_>, out: &WriteList) -> bool {
-        let is_full = || self.calls.iter().any(|call| call.is_full(poll_cx.waker()));
+    /// an upstream may read none of it before its responses are read. A reader that is waited for wakes the task.
+    fn may_handle_or_register(&self, poll_cx: &PollContext<'_>, out: &WriteList) -> bool {
+        let is_full = || self.calls.iter().any(|call| call.is_full_or_register(poll_cx.waker()));
         out.len() < 2 * OUTPUT_BYTES_MAX
             && !self.line.input.is_delayed()
             && (self.machine.is_multiplexed() || !is_full())
@@ -296,7 +296,7 @@ impl<T: Transport> ClientConnection<T> {
 
     fn handle_input(&mut self, poll_cx: &mut PollContext<'_>, out: &mut WriteList) {
         let mut again = self.line.input.has_more();
-        while again && self.may_handle(poll_cx, out) {
+        while again && self.may_handle_or_register(poll_cx, out) {
             let (used, event) = {
                 let _span = stage::PARSE.enter();
                 self.machine.handle_bytes(clock::now(), self.line.input.bytes(), &mut self.head, out)
@@ -419,7 +419,7 @@ impl<T: Transport> ClientConnection<T> {
         let Self { calls, machine, line, .. } = self;
         while out.len() < OUTPUT_BYTES_MAX && !self.ended.write_failed {
             // Chosen anew after each quantum: the stream may have used up its share, or a rank may have changed.
-            let ready = calls.iter_mut().filter(|call| !call.is_over() && call.may_send(machine));
+            let ready = calls.iter_mut().filter(|call| !call.is_over() && call.is_within_share(machine));
             let Some(call) = ready.min_by_key(|call| machine.rank(call.stream)) else { return };
             call.pump(machine, &line.core, out);
         }
@@ -516,7 +516,7 @@ impl<T: Transport> ClientConnection<T> {
 
     /// Reads from the kernel once. Returns whether there were bytes.
     fn read(&mut self, poll_cx: &mut PollContext<'_>, out: &mut WriteList) -> ControlFlow<(), bool> {
-        if self.ended.read || !self.may_handle(poll_cx, out) {
+        if self.ended.read || !self.may_handle_or_register(poll_cx, out) {
             return ControlFlow::Continue(false);
         }
         if is_policy_called() {

@@ -143,10 +143,10 @@ impl Sending {
     }
 
     /// Records that the content's source may have woken the exchange. Returns whether the source was pending.
-    pub(super) fn wake(&mut self) -> bool {
+    pub(super) fn note_wakeup(&mut self) -> bool {
         let Phase::Open(content) = &mut self.phase else { return false };
         let was_pending = content.is_pending();
-        content.woken();
+        content.note_wakeup();
         was_pending
     }
 
@@ -183,13 +183,13 @@ impl Sending {
     }
 
     /// Returns whether there is content that the stream accepts, so that only room in the output is missing.
-    pub(super) fn could_send(&self, stream: StreamId, machine: &impl Machine) -> bool {
+    pub(super) fn has_sendable(&self, stream: StreamId, machine: &impl Machine) -> bool {
         self.has_content() && machine.writable(stream)
     }
 
-    /// As [`could_send`](Self::could_send), and the stream has not used up its share of the output.
-    pub(super) fn may_send(&self, stream: StreamId, machine: &impl Machine) -> bool {
-        self.sent - self.sent_at_flush < STREAM_BYTES_MAX as u64 && self.could_send(stream, machine)
+    /// As [`has_sendable`](Self::has_sendable), and the stream has not used up its share of the output.
+    pub(super) fn is_within_share(&self, stream: StreamId, machine: &impl Machine) -> bool {
+        self.sent - self.sent_at_flush < STREAM_BYTES_MAX as u64 && self.has_sendable(stream, machine)
     }
 
     /// Queues content until the stream or the output is full, its quantum is used up, or the source has no more. `last_progress` is set
@@ -226,7 +226,7 @@ impl Sending {
                     chunk.advance(len - part.len());
                     self.sent += (len - part.len()) as u64;
                     *last_progress = clock::now();
-                    content.keep(chunk);
+                    content.put_back(chunk);
                 }
                 Ok(Pull::Trailers(mut fields)) => {
                     if let Some(declared) = &self.declared {

@@ -225,14 +225,15 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             self.produce(poll_cx, out);
             self.flush(poll_cx, out)?;
             // With output left the kernel is full, and its readiness wakes the task; only room with content needs a turn.
-            let more = out.is_empty() && self.exchanges.iter().any(|exchange| exchange.could_send(&self.machine));
+            let more = out.is_empty() && self.exchanges.iter().any(|exchange| exchange.has_sendable(&self.machine));
             if !more {
                 if self.line.input.is_delayed() {
                     return ControlFlow::Continue(());
                 }
                 // No read while bytes are unhandled. Exception: an incomplete head, which needs more bytes.
-                let has_unhandled =
-                    self.may_handle(poll_cx, out) && self.line.input.has_more() && self.line.input.may_progress();
+                let has_unhandled = self.may_handle_or_register(poll_cx, out)
+                    && self.line.input.has_more()
+                    && self.line.input.may_progress();
                 let closing =
                     self.machine.should_close() && out.is_empty() && self.exchanges.is_empty() && !has_unhandled;
                 // An ending listener still serves requests that had arrived before its end.
@@ -270,17 +271,17 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
     }
 
     /// Returns whether the machine may be given bytes. This is the connection's backpressure: no bytes while the output is full, while the
-    /// profiler delays them, or while a body without a window has no room. The end of each of these wakes the task.
-    fn may_handle(&self, poll_cx: &PollContext<'_>, out: &WriteList) -> bool {
+    /// profiler delays them, or while a body without a window has no room. The end of each of these wakes the task, which this call registers.
+    fn may_handle_or_register(&self, poll_cx: &PollContext<'_>, out: &WriteList) -> bool {
         // A client that sends requests and reads no responses stops here, not in our memory.
         out.len() < OUTPUT_BYTES_MAX
             && !self.line.input.is_delayed()
             && self.exchanges.len() < self.machine.exchanges_max()
-            && !self.is_full(poll_cx)
+            && !self.is_full_or_register(poll_cx)
     }
 
-    /// Returns whether a request body is waiting for its reader, on a connection without windows.
-    fn is_full(&self, poll_cx: &PollContext<'_>) -> bool {
+    /// Returns whether a request body is waiting for its reader, on a connection without windows. Then the reader wakes the task.
+    fn is_full_or_register(&self, poll_cx: &PollContext<'_>) -> bool {
         !self.machine.is_multiplexed()
             && self.exchanges.iter().any(|exchange| {
                 exchange.inbound == Inbound::Open
@@ -295,7 +296,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         let is_end_due = self.phase == Phase::HalfClosed
             && self.exchanges.last().is_some_and(|exchange| exchange.is_tunnel && exchange.inbound == Inbound::Open);
         let mut again = self.line.input.has_more() || is_end_due;
-        while again && self.may_handle(poll_cx, out) {
+        while again && self.may_handle_or_register(poll_cx, out) {
             if self.limits_plan_number != self.listener.plan_number() {
                 self.update_limits();
             }
@@ -462,7 +463,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
     fn produce(&mut self, poll_cx: &mut PollContext<'_>, out: &mut WriteList) {
         let Self { exchanges, machine, line, .. } = self;
         while out.len() < OUTPUT_BYTES_MAX {
-            let ready = exchanges.iter_mut().filter(|exchange| exchange.may_send(machine));
+            let ready = exchanges.iter_mut().filter(|exchange| exchange.is_within_share(machine));
             let Some(exchange) = ready.min_by_key(|exchange| machine.rank(exchange.stream)) else { return };
             exchange.pump(machine, &line.core, poll_cx, out);
             // The content may be the request's own body, as an echo sends it. The bytes that it took must return to the peer's window
@@ -475,7 +476,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
     fn flush(&mut self, poll_cx: &mut PollContext<'_>, out: &mut WriteList) -> ControlFlow<()> {
         if !out.is_empty() {
             // Before the system call: the peer may react before it returns.
-            progress::written(&mut self.stamp);
+            progress::before_write(&mut self.stamp);
         }
         match self.line.flush(poll_cx, out) {
             Flush::Complete => {}
@@ -510,18 +511,20 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         let closing = machine.should_close();
         let awaits_body = machine.waits_for() == WaitsFor::Body;
         let is_multiplexed = machine.is_multiplexed();
-        let over = |exchange: &mut Exchange| {
-            exchange.written(&line.core);
+        for exchange in exchanges.iter_mut() {
+            exchange.count_if_written(&line.core);
             if is_multiplexed && exchange.discards_too_much() {
                 exchange.inbound = Inbound::Failed;
             }
+        }
+        let is_over = |exchange: &mut Exchange| {
             // Before a close nothing is read for a last exchange whose body has no reader: the lingering close discards these bytes.
             let last = closing && (exchange.discards() || !awaits_body);
             let reading = exchange.inbound == Inbound::Open && exchange.ending == Ending::Complete && !last;
             exchange.sending.is_done() && !reading
         };
         let mut needs_reset = false;
-        for exchange in exchanges.extract_if(.., over) {
+        for exchange in exchanges.extract_if(.., is_over) {
             *needs_lingering_close |= exchange.inbound != Inbound::Complete;
             // Pipelined bytes that the machine had to leave until now may hold the next request.
             line.input.set_may_progress();

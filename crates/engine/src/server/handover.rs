@@ -21,9 +21,9 @@ impl Engine {
     ///
     /// # Errors
     /// If the process is out of descriptors, or a worker has ended.
-    pub async fn lend(&self) -> io::Result<Vec<HandedSockets>> {
+    pub async fn duplicate_sockets(&self) -> io::Result<Vec<HandedSockets>> {
         let (report, mut reports) = mpsc::channel(self.commands.len());
-        self.broadcast(|| Command::Lend(report.clone()));
+        self.broadcast(|| Command::DuplicateSockets(report.clone()));
         drop(report);
         let mut by_key = BTreeMap::<ListenerKey, Vec<_>>::new();
         // An error leaves no trace: the descriptors that were duplicated are closed again.
@@ -44,12 +44,12 @@ impl Engine {
     }
 
     /// Makes the files of Unix sockets those of this process, which has received the sockets from another one.
-    pub fn take_over_files(&mut self) {
-        self.sockets.own_files();
+    pub fn take_over_socket_files(&mut self) {
+        self.sockets.take_over_files();
     }
 
     /// Leaves the files of Unix sockets to the process that has received the sockets.
-    pub fn leave(&mut self) {
-        self.sockets.disown_files();
+    pub fn release_socket_files(&mut self) {
+        self.sockets.release_files();
     }
 }

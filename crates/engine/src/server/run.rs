@@ -91,9 +91,9 @@ async fn obey(core: &Core, listeners: &mut Listeners, inbox: &mut UnboundedRecei
                 // The channel has room for every worker's message.
                 let _ = report.try_send(());
             }
-            Some(Command::Lend(report)) => {
+            Some(Command::DuplicateSockets(report)) => {
                 // The channel has room for every worker's report.
-                let _ = report.try_send(listeners.lend());
+                let _ = report.try_send(listeners.duplicate_sockets());
             }
             Some(Command::Announce(at)) => core.lifecycle.announce_shutdown(at),
             Some(Command::Drain { idle_grace, emptied }) => {

@@ -366,7 +366,7 @@ impl Handshake {
 
     async fn send(&self, mut bytes: &[u8]) -> Result<(), Refusal> {
         if !bytes.is_empty() {
-            self.stamped(progress::written);
+            self.stamped(progress::before_write);
         }
         while !bytes.is_empty() {
             let sent = self.wait(|tcp, poll_cx| Transport::poll_write(tcp, poll_cx, &[IoSlice::new(bytes)])).await?;

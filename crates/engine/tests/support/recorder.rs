@@ -219,7 +219,7 @@ impl Policy for Recorder {
     fn lock_acquired(&self, _: &'static Account, _: &Lock, _: Sharing, _: Duration) {}
     fn before_unlock(&self, _: &'static Account, _: &Lock, _: Sharing, _: bool) {}
 
-    fn written(&self, account: &'static Account, connection: &mut Stamp) {
+    fn before_write(&self, account: &'static Account, connection: &mut Stamp) {
         let number = self.lasting(connection);
         self.record_event(account, "written", number, HookSubject::None);
     }

@@ -63,7 +63,7 @@ impl Policy for Scribe {
     fn before_unlock(&self, account: &'static Account, _: &Lock, _: Sharing, _: bool) {
         self.write(account, 6);
     }
-    fn written(&self, account: &'static Account, connection: &mut Stamp) {
+    fn before_write(&self, account: &'static Account, connection: &mut Stamp) {
         self.stamp(account, connection);
     }
     fn hold(&self, _: &'static Account, _: Stamp, _: u64) -> Option<Duration> {

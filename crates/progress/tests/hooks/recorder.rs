@@ -194,7 +194,7 @@ impl Policy for Recorder {
         record_line(format!("unlocks{}{}", shared(sharing), if contended { ", contended" } else { "" }));
     }
 
-    fn written(&self, _account: &'static Account, _connection: &mut Stamp) {
+    fn before_write(&self, _account: &'static Account, _connection: &mut Stamp) {
         record_line("written".into());
     }
 

@@ -67,7 +67,7 @@ impl Policy for Quiet {
     fn after_block(&self, _: &'static Account) {}
     fn lock_acquired(&self, _: &'static Account, _: &Lock, _: Sharing, _: Duration) {}
     fn before_unlock(&self, _: &'static Account, _: &Lock, _: Sharing, _: bool) {}
-    fn written(&self, _: &'static Account, _: &mut Stamp) {}
+    fn before_write(&self, _: &'static Account, _: &mut Stamp) {}
     fn hold(&self, _: &'static Account, _: Stamp, _: u64) -> Option<Duration> {
         None
     }

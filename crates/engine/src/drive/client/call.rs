@@ -277,7 +277,7 @@ impl UpstreamCall {
     }
 
     /// Returns whether the response's content must wait for its reader, which then wakes `driver`.
-    pub(super) fn is_full(&self, driver: &Waker) -> bool {
+    pub(super) fn is_full_or_register(&self, driver: &Waker) -> bool {
         self.is_receiving() && !self.call.mailbox().has_room_or_register(driver)
     }
 
@@ -302,7 +302,7 @@ impl UpstreamCall {
             return;
         }
         self.call.register(self.wake.waker());
-        if self.sending.wake() {
+        if self.sending.note_wakeup() {
             // Until now the upstream waited for the source, so the upstream's time begins here.
             self.last_progress = clock::now();
         }
@@ -323,14 +323,14 @@ impl UpstreamCall {
         }
     }
 
-    /// See [`Sending::may_send`].
-    pub(super) fn may_send(&self, machine: &ClientMachine) -> bool {
-        self.sending.may_send(self.stream, machine)
+    /// See [`Sending::is_within_share`].
+    pub(super) fn is_within_share(&self, machine: &ClientMachine) -> bool {
+        self.sending.is_within_share(self.stream, machine)
     }
 
-    /// See [`Sending::could_send`].
-    pub(super) fn could_send(&self, machine: &ClientMachine) -> bool {
-        self.sending.could_send(self.stream, machine)
+    /// See [`Sending::has_sendable`].
+    pub(super) fn has_sendable(&self, machine: &ClientMachine) -> bool {
+        self.sending.has_sendable(self.stream, machine)
     }
 
     /// Queues content, at most a quantum.
@@ -500,16 +500,32 @@ impl UpstreamCall {
             && (is_known_unprocessed || self.call.request().method().is_idempotent())
     }
 
+    /// While the reader has bytes to take, the upstream is not late. No event reports when the reader takes the last of them, so the
+    /// effective limit of the response's content is up to twice the configured one.
+    pub(super) fn note_reader_progress(&mut self, machine: &ClientMachine) {
+        let mailbox = self.call.mailbox();
+        if matches!(self.inbound, Inbound::Body | Inbound::Tunnel)
+            && !self.awaits_window(machine)
+            && (!mailbox.is_empty() || !machine.is_multiplexed() && mailbox.take_released_bytes() > 0)
+        {
+            self.last_progress = clock::now();
+        }
+    }
+
+    /// Returns whether the window or the connection is full: the upstream does not read.
+    fn awaits_window(&self, machine: &ClientMachine) -> bool {
+        self.sending.has_content() && !machine.writable(self.stream)
+    }
+
     /// Returns the deadline of the upstream's next action, and the fault when it passes. `is_blocked`: the kernel accepts no output, so the
     /// request may not be written yet.
     pub(super) fn deadline(
-        &mut self,
+        &self,
         machine: &ClientMachine,
         transport: &Transport,
         is_blocked: bool,
     ) -> Option<(Instant, CallError)> {
-        // The window or the connection is full: the upstream does not read.
-        if self.sending.has_content() && !machine.writable(self.stream) {
+        if self.awaits_window(machine) {
             return transport.write_timeout.map(|limit| (self.last_progress + limit, CallError::Stalled));
         }
         match self.inbound {
@@ -517,12 +533,6 @@ impl UpstreamCall {
             Inbound::Head if is_blocked || self.sending.is_open() => None,
             Inbound::Head => transport.head_timeout.map(|limit| (self.last_progress + limit, CallError::HeadTimedOut)),
             Inbound::Body | Inbound::Tunnel => {
-                // While the reader has bytes to take, the upstream is not late. No event reports when the reader takes the last of them, so
-                // the effective limit is up to twice the configured one.
-                let mailbox = self.call.mailbox();
-                if !mailbox.is_empty() || !machine.is_multiplexed() && mailbox.take_released_bytes() > 0 {
-                    self.last_progress = clock::now();
-                }
                 transport.read_timeout.map(|limit| (self.last_progress + limit, CallError::Stalled))
             }
             // Since its response; later output is no progress.

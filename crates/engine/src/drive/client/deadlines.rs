@@ -29,6 +29,7 @@ impl<T: Transport> ClientConnection<T> {
             next = Some(since + limit);
         }
         for call in calls.iter_mut() {
+            call.note_reader_progress(machine);
             let Some((deadline, fault)) = call.deadline(machine, spec, blocked.is_some()) else { continue };
             if now >= deadline {
                 machine.reset(call.stream, out);

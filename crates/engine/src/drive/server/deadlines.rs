@@ -78,7 +78,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             // The body was late and is given up; only the response is left.
             WaitsFor::Body if self.exchanges.last().is_some_and(Exchange::is_without_body) => AwaitedAction::None,
             // While backpressure stops the body, the peer is not late.
-            WaitsFor::Body if !self.is_full(poll_cx) => AwaitedAction::Body,
+            WaitsFor::Body if !self.is_full_or_register(poll_cx) => AwaitedAction::Body,
             WaitsFor::Acknowledgement => AwaitedAction::Close,
             _ if self.machine.is_multiplexed() => AwaitedAction::Streams,
             _ if self.exchanges.last().is_some_and(Exchange::is_half_closed) => AwaitedAction::Tunnel,

@@ -109,7 +109,7 @@ impl Exchange {
 
     /// The kernel has accepted all queued output. Counts the response if it is complete.
     #[inline]
-    pub(crate) fn written(&mut self, core: &Core) {
+    pub(crate) fn count_if_written(&mut self, core: &Core) {
         if self.sending.is_done() && !std::mem::replace(&mut self.is_counted, true) && is_active() {
             self.count(core);
         }
@@ -157,8 +157,8 @@ impl Exchange {
             let verdict = self.guarded(core, |cx| route::poll(cx, &mut PollContext::from_waker(&waker)));
             self.apply_verdict(verdict, machine, out);
         }
-        // Even if there is no room for content now: `could_send` depends on it.
-        if self.sending.wake() {
+        // Even if there is no room for content now: `has_sendable` depends on it.
+        if self.sending.note_wakeup() {
             // Until now the peer waited for the source, so the peer's time to open its window begins here.
             self.last_progress = clock::now();
         }
@@ -208,13 +208,13 @@ impl Exchange {
     }
 
     /// Returns whether there is content that its stream accepts, so that only room in the output is missing.
-    pub(crate) fn could_send<M: ServerMachine>(&self, machine: &M) -> bool {
-        self.sending.could_send(self.stream, machine)
+    pub(crate) fn has_sendable<M: ServerMachine>(&self, machine: &M) -> bool {
+        self.sending.has_sendable(self.stream, machine)
     }
 
-    /// As [`could_send`](Self::could_send), and the stream has not used up its share of the output.
-    pub(crate) fn may_send<M: ServerMachine>(&self, machine: &M) -> bool {
-        self.sending.may_send(self.stream, machine)
+    /// As [`has_sendable`](Self::has_sendable), and the stream has not used up its share of the output.
+    pub(crate) fn is_within_share<M: ServerMachine>(&self, machine: &M) -> bool {
+        self.sending.is_within_share(self.stream, machine)
     }
 
     /// Returns the peer's action that the exchange waits for, if it waits for the peer.

@@ -19,7 +19,7 @@ use crate::transport::Transport;
 impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
     /// Reads from the kernel once. Returns whether there were bytes, or the peer's end.
     pub(super) fn read(&mut self, poll_cx: &mut PollContext<'_>, out: &mut WriteList) -> ControlFlow<(), bool> {
-        let may_read = matches!(self.phase, Phase::Open | Phase::WriteClosed) && !self.is_full(poll_cx);
+        let may_read = matches!(self.phase, Phase::Open | Phase::WriteClosed) && !self.is_full_or_register(poll_cx);
         // While the output or the table of exchanges is full the machine gets no bytes, so a read now could find the peer's end before the
         // bytes ahead of it are handled. RFC 9112 §9.3.2: pipelined requests that have arrived are served.
         let handles_none = out.len() >= OUTPUT_BYTES_MAX || self.exchanges.len() >= self.machine.exchanges_max();

@@ -321,7 +321,7 @@ fn a_wake_marks_its_slot_only() {
     let first = HELD.with_borrow(|held| Rc::clone(&held[0].1));
     assert_eq!(first.get(), 1);
     let second = bench.release_held(1);
-    assert!(bench.wakes.0.load(Ordering::Relaxed) > 0, "the connection's poll_cx was woken");
+    assert!(bench.wakes.0.load(Ordering::Relaxed) > 0, "the connection's task was woken");
     assert!(bench.turn().is_pending());
     assert_eq!((first.get(), second.get()), (1, 2), "only the exchange that was woken was polled");
     assert_eq!(bench.ended(), [complete("/hold")]);
@@ -335,7 +335,7 @@ fn a_late_task_wake_consumes_no_other_registration() {
     bench.sends(&[pair::head(1, "/hold"), pair::end(1)]);
     assert!(bench.turn().is_pending());
     bench.connection.exchanges[0].wake.wake_task();
-    assert!(bench.wakes.0.load(Ordering::Relaxed) > 0, "the connection's poll_cx was woken");
+    assert!(bench.wakes.0.load(Ordering::Relaxed) > 0, "the connection's task was woken");
     assert!(bench.turn().is_pending());
     assert_eq!(bench.ended(), []);
     bench.release_held(0);
