@@ -28,7 +28,7 @@ use crate::server::Command;
 use crate::sockets::AcceptingSocket;
 use crate::tls::{self, Secured};
 use crate::transport::Transport;
-use crate::worker::{Core, Load};
+use crate::worker::{Core, WorkerCounters};
 
 /// The kernel's backlog of established connections, per worker and address.
 pub(crate) const BACKLOG: i32 = 4096;
@@ -52,7 +52,7 @@ pub(crate) struct HandedConnection {
 pub(crate) struct Workers {
     /// The accepting worker's index.
     pub(crate) index: usize,
-    pub(crate) loads: Arc<[Arc<Load>]>,
+    pub(crate) counters: Arc<[Arc<WorkerCounters>]>,
     pub(crate) commands: Vec<UnboundedSender<Command>>,
 }
 
@@ -60,21 +60,21 @@ impl Workers {
     /// Counts a connection for the accepting worker and returns its index. Used for an ending listener: the other workers may
     /// be ending too.
     fn count_own(&self) -> usize {
-        self.loads[self.index].connections.fetch_add(1, Ordering::Relaxed);
+        self.counters[self.index].connections.fetch_add(1, Ordering::Relaxed);
         self.index
     }
 
     /// Returns the index of the worker with the fewest connections, the accepting one among equals, and counts a connection
     /// for it. The counts are read without synchronization: a stale value only makes the distribution less even.
     fn choose(&self) -> usize {
-        let count = |worker: usize| self.loads[worker].connections.load(Ordering::Relaxed);
+        let count = |worker: usize| self.counters[worker].connections.load(Ordering::Relaxed);
         let mut best = self.index;
-        for worker in 0..self.loads.len() {
+        for worker in 0..self.counters.len() {
             if count(worker) < count(best) {
                 best = worker;
             }
         }
-        self.loads[best].connections.fetch_add(1, Ordering::Relaxed);
+        self.counters[best].connections.fetch_add(1, Ordering::Relaxed);
         best
     }
 }
@@ -143,7 +143,7 @@ pub(crate) async fn accept(
     key: ListenerKey,
     listener: Rc<Listener>,
     socket: Rc<Acceptor>,
-    peers: Workers,
+    workers: Workers,
 ) {
     let mut has_yielded = false;
     // After the listener's end at most a full backlog is accepted: later connections must not keep an ending listener alive.
@@ -168,8 +168,8 @@ pub(crate) async fn accept(
         match accepted {
             Ok((stream, peer)) => {
                 let _span = stage::ACCEPT.enter();
-                let worker = if is_ending { peers.count_own() } else { peers.choose() };
-                if worker == peers.index {
+                let worker = if is_ending { workers.count_own() } else { workers.choose() };
+                if worker == workers.index {
                     serve(&core, &listener, stream, peer);
                     continue;
                 }
@@ -177,10 +177,10 @@ pub(crate) async fn accept(
                 progress::before_send(&mut stamp);
                 let handed = stream.into_std().is_ok_and(|stream| {
                     let command = Command::Adopt(HandedConnection { stream, peer, listener: key, stamp });
-                    peers.commands[worker].send(command).is_ok()
+                    workers.commands[worker].send(command).is_ok()
                 });
                 if !handed {
-                    peers.loads[worker].connections.fetch_sub(1, Ordering::Relaxed);
+                    workers.counters[worker].connections.fetch_sub(1, Ordering::Relaxed);
                 }
             }
             Err(error) if is_of_connection(&error) => {}
@@ -316,7 +316,7 @@ fn start_tls_or_plain(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStrea
     let plan = listener.plan();
     match &plan.tls {
         // Every protocol of the listener needs TLS, but it has none: there is nothing to serve.
-        None if !plan.offer.protocols.are_any_clear() => core.lifecycle.connection_ended(),
+        None if !plan.http.protocols.allow_cleartext() => core.lifecycle.connection_ended(),
         None => {
             let profiler = ProfilerState { stamp, is_timed: false };
             spawn_connection(
@@ -325,15 +325,24 @@ fn start_tls_or_plain(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStrea
                 stream,
                 endpoints,
                 None,
-                listener.admissions(),
+                listener.admission_epoch(),
                 profiler,
             );
         }
         Some(tls) => {
-            let (own_core, own_listener, admission) = (Rc::clone(core), Rc::clone(listener), listener.admissions());
+            let (own_core, own_listener, admission_epoch) =
+                (Rc::clone(core), Rc::clone(listener), listener.admission_epoch());
             tls::spawn_handshake(core, listener, Arc::clone(tls), (stream, stamp), endpoints.clone(), move |secured| {
                 let Secured { stream, facts, profiler } = secured;
-                spawn_connection(own_core, own_listener, stream, endpoints, Some(Rc::new(facts)), admission, profiler);
+                spawn_connection(
+                    own_core,
+                    own_listener,
+                    stream,
+                    endpoints,
+                    Some(Rc::new(facts)),
+                    admission_epoch,
+                    profiler,
+                );
             });
         }
     }
@@ -346,15 +355,15 @@ fn spawn_connection<T: Transport + 'static>(
     transport: T,
     endpoints: Endpoints,
     tls: Option<Rc<TlsFacts>>,
-    admission: u32,
+    admission_epoch: u32,
     profiler: ProfilerState,
 ) {
-    let offer = Rc::clone(&listener.plan().offer);
+    let http = Rc::clone(&listener.plan().http);
     let machine = match &tls {
-        None => HttpServerMachine::clear(&offer),
-        Some(facts) => HttpServerMachine::protected(&offer, Some(facts.protocol.as_bytes())),
+        None => HttpServerMachine::for_cleartext(&http),
+        Some(facts) => HttpServerMachine::for_tls(&http, Some(facts.protocol.as_bytes())),
     };
-    let connection = ServerConnection::new(core, listener, transport, machine, endpoints, tls, admission);
+    let connection = ServerConnection::new(core, listener, transport, machine, endpoints, tls, admission_epoch);
     tokio::task::spawn_local(connection.with_profiler_state(profiler));
 }
 

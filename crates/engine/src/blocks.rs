@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use causeway_message::{Block, BlockMut, Home};
 
-use crate::worker::Load;
+use crate::worker::WorkerCounters;
 
 /// Minimum size of a block: a head of the default maximum (32 KiB) fits.
 pub(crate) const BLOCK_BYTES_MIN: usize = 32 * 1024;
@@ -114,20 +114,20 @@ struct Pool {
     /// Whether `returned` may hold blocks; saves the worker the lock. Stored with `Release` after the push, and read with
     /// `Acquire` before the worker takes the lock.
     any_returned: AtomicBool,
-    load: Arc<Load>,
+    counters: Arc<WorkerCounters>,
 }
 
 impl Home for Pool {
     fn take_back(&self, block: Block) {
         if OWNER.get() == self.owner {
             // Only the owner's thread writes this count, so it needs no atomic addition.
-            self.load
+            self.counters
                 .blocks_returned_locally
-                .store(self.load.blocks_returned_locally.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                .store(self.counters.blocks_returned_locally.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             // While the thread ends, its list may be gone already; then the block is freed.
             let _ = FREE.try_with(|free| free.borrow_mut().put(block));
         } else {
-            self.load.blocks_returned_remotely.fetch_add(1, Ordering::Relaxed);
+            self.counters.blocks_returned_remotely.fetch_add(1, Ordering::Relaxed);
             self.returned.lock().unwrap_or_else(PoisonError::into_inner).push(block);
             self.any_returned.store(true, Ordering::Release);
         }
@@ -139,16 +139,20 @@ pub(crate) struct Blocks {
     pool: Arc<Pool>,
     /// Size of new normal blocks.
     bytes: Cell<usize>,
-    load: Arc<Load>,
+    counters: Arc<WorkerCounters>,
 }
 
 impl Blocks {
     /// Creates the pool of the calling thread, and makes the thread worker `owner`.
-    pub(crate) fn new(owner: u32, bytes: usize, load: Arc<Load>) -> Self {
+    pub(crate) fn new(owner: u32, bytes: usize, counters: Arc<WorkerCounters>) -> Self {
         OWNER.set(owner);
-        let pool =
-            Pool { owner, returned: Mutex::default(), any_returned: AtomicBool::new(false), load: Arc::clone(&load) };
-        Self { pool: Arc::new(pool), bytes: Cell::new(bytes), load }
+        let pool = Pool {
+            owner,
+            returned: Mutex::default(),
+            any_returned: AtomicBool::new(false),
+            counters: Arc::clone(&counters),
+        };
+        Self { pool: Arc::new(pool), bytes: Cell::new(bytes), counters }
     }
 
     /// Returns the size of new normal blocks; blocks in use may be smaller.
@@ -188,7 +192,9 @@ impl Blocks {
             }
             match block.into_mut() {
                 Ok(mut block) => {
-                    self.load.blocks_lent.store(self.load.blocks_lent.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                    self.counters
+                        .blocks_lent
+                        .store(self.counters.blocks_lent.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                     if cfg!(debug_assertions) {
                         block.as_mut_slice().fill(POISON);
                     }
@@ -217,7 +223,7 @@ impl Blocks {
     }
 
     fn fresh(&self, bytes: usize) -> Block {
-        self.load.blocks_made.fetch_add(1, Ordering::Relaxed);
+        self.counters.blocks_made.fetch_add(1, Ordering::Relaxed);
         let home: Weak<Pool> = Arc::downgrade(&self.pool);
         Block::new(bytes, home)
     }
@@ -254,13 +260,13 @@ mod tests {
         let chunk = block.share(0..3);
         drop(block);
         assert_eq!(blocks.free(), 0, "the chunk holds it");
-        assert_eq!(blocks.load.blocks_in_use(), 1, "independent of the number of holders");
+        assert_eq!(blocks.counters.blocks_in_use(), 1, "independent of the number of holders");
         drop(chunk);
-        assert_eq!((blocks.free(), blocks.load.blocks_in_use()), (1, 0));
+        assert_eq!((blocks.free(), blocks.counters.blocks_in_use()), (1, 0));
 
         let chunk = blocks.take().freeze(0..3);
         std::thread::spawn(move || drop(chunk)).join().unwrap();
-        assert_eq!((blocks.free(), blocks.load.blocks_in_use()), (0, 0));
+        assert_eq!((blocks.free(), blocks.counters.blocks_in_use()), (0, 0));
         drop(blocks.take());
         assert_eq!(blocks.free(), 1, "fetched from the return queue, not allocated");
     }
@@ -289,7 +295,7 @@ mod tests {
         drop(normal);
         // The return queue holds blocks of both sizes, too.
         std::thread::spawn(move || drop(long)).join().unwrap();
-        let made = || blocks.load.blocks_made.load(Ordering::Relaxed);
+        let made = || blocks.counters.blocks_made.load(Ordering::Relaxed);
         for _ in 0..3 {
             let (long, normal) = (blocks.take_sized(BlockSize::Long), blocks.take());
             assert_eq!((normal.capacity(), long.capacity(), made()), (64, LONG_BYTES, 2), "none is allocated");

@@ -44,17 +44,17 @@ pub(crate) struct ListenerPlan {
     pub(crate) probes: Option<TcpProbes>,
     pub(crate) timeouts: Timeouts,
     pub(crate) discard_bytes_max: u64,
-    pub(crate) offer: Rc<Offer>,
+    pub(crate) http: Rc<HttpConfig>,
 }
 
 /// The protocols of a listener's connections, and their limits.
-pub(crate) struct Offer {
+pub(crate) struct HttpConfig {
     pub(crate) protocols: Protocols,
     pub(crate) http1: Rc<causeway_h1::Limits>,
     pub(crate) http2: Rc<causeway_h2::Settings>,
 }
 
-impl Offer {
+impl HttpConfig {
     fn new(spec: &ListenerSpec) -> Self {
         let (head, http2) = (&spec.head, &spec.http2);
         // One set of limits for both versions: a client must not gain by choosing one.
@@ -96,7 +96,7 @@ impl ListenerPlan {
             probes: spec.probes,
             timeouts: spec.timeouts.bounded(),
             discard_bytes_max: spec.head.discard_bytes_max,
-            offer: Rc::new(Offer::new(spec)),
+            http: Rc::new(HttpConfig::new(spec)),
         }
     }
 }
@@ -126,7 +126,7 @@ pub(crate) struct Listener {
     /// The number of times the plan was replaced.
     plan_number: Cell<u32>,
     /// The number of those times at which the rules for admitting connections changed.
-    admissions: Cell<u32>,
+    admission_epoch: Cell<u32>,
     /// The path of its Unix socket; `None` for TCP.
     unix: Option<Rc<str>>,
     is_ending: Cell<bool>,
@@ -140,7 +140,7 @@ impl Listener {
             unix,
             plan: RefCell::new(Rc::new(plan)),
             plan_number: Cell::new(0),
-            admissions: Cell::new(0),
+            admission_epoch: Cell::new(0),
             is_ending: Cell::new(false),
             ended: Notify::new(),
         })
@@ -163,15 +163,15 @@ impl Listener {
 
     /// Returns a number that changes with each plan under which older connections must end: it turns TLS on or off, changes
     /// client authentication, or no longer serves a version of HTTP.
-    pub(crate) fn admissions(&self) -> u32 {
-        self.admissions.get()
+    pub(crate) fn admission_epoch(&self) -> u32 {
+        self.admission_epoch.get()
     }
 
     /// Replaces the plan, and counts whether the admission rules changed.
     pub(crate) fn replace_plan(&self, plan: ListenerPlan) {
         let admits_as_before = {
             let old = self.plan.borrow();
-            let keeps_versions = old.offer.protocols.are_within(plan.offer.protocols);
+            let keeps_versions = old.http.protocols.are_subset_of(plan.http.protocols);
             // A connection whose version of HTTP is not served any more must end, like one that TLS or its policy would refuse.
             keeps_versions
                 && match (&old.tls, &plan.tls) {
@@ -182,7 +182,7 @@ impl Listener {
         };
         if !admits_as_before {
             // Wrapping: a connection compares for equality only, and 2^32 reloads outlast it.
-            self.admissions.set(self.admissions.get().wrapping_add(1));
+            self.admission_epoch.set(self.admission_epoch.get().wrapping_add(1));
         }
         // The old plan drops at the end, when the new one is already in place: its drop may run module code.
         let _old = self.plan.replace(Rc::new(plan));
@@ -207,12 +207,12 @@ impl Listener {
             tls: None,
             timeouts: plan.timeouts,
             discard_bytes_max: plan.discard_bytes_max,
-            offer: Rc::clone(&plan.offer),
+            http: Rc::clone(&plan.http),
         };
         let last = Self::new(last, self.unix.clone());
         // The counters stay equal; otherwise `is_outdated` would be true for the connection.
         last.plan_number.set(self.plan_number.get());
-        last.admissions.set(self.admissions.get());
+        last.admission_epoch.set(self.admission_epoch.get());
         last.is_ending.set(self.is_ending.get());
         last
     }
@@ -267,7 +267,7 @@ struct OpenListener {
 /// All listeners of one worker.
 pub(crate) struct Listeners {
     core: Rc<Core>,
-    peers: Workers,
+    workers: Workers,
     generation: Rc<Generation>,
     prepared: Option<PreparedPlan>,
     open: BTreeMap<ListenerKey, OpenListener>,
@@ -278,10 +278,10 @@ pub(crate) struct Listeners {
 }
 
 impl Listeners {
-    pub(crate) fn new(core: Rc<Core>, peers: Workers) -> Self {
+    pub(crate) fn new(core: Rc<Core>, workers: Workers) -> Self {
         Self {
             core,
-            peers,
+            workers,
             generation: Generation::vacant(),
             prepared: None,
             open: BTreeMap::new(),
@@ -343,15 +343,15 @@ impl Listeners {
         for (key, plan) in plans {
             if let Some(open) = self.open.get(&key) {
                 // A listener of both plans keeps its acceptor and its connections.
-                let admissions = open.listener.admissions();
+                let epoch = open.listener.admission_epoch();
                 must_poll_idle |= open.listener.plan.borrow().timeouts != plan.timeouts;
                 open.listener.replace_plan(plan);
-                must_poll_idle |= open.listener.admissions() != admissions;
+                must_poll_idle |= open.listener.admission_epoch() != epoch;
             } else if let Some(sockets) = sockets.remove(&key) {
                 let listener = Listener::new(plan, sockets.first().and_then(|socket| socket.unix().cloned()));
                 let acceptor = |socket: &Rc<Acceptor>| {
                     let (core, listener, socket) = (Rc::clone(&self.core), Rc::clone(&listener), Rc::clone(socket));
-                    tokio::task::spawn_local(accept(core, key, listener, socket, self.peers.clone()))
+                    tokio::task::spawn_local(accept(core, key, listener, socket, self.workers.clone()))
                 };
                 let accepting = sockets.iter().map(acceptor).collect();
                 self.open.insert(key, OpenListener { listener, sockets, accepting });

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use causeway_pipeline::Plan;
 
-use crate::worker::Load;
+use crate::worker::WorkerCounters;
 
 /// The plans that were activated and may still be alive.
 pub(crate) type Plans = Arc<Mutex<Vec<Weak<Plan>>>>;
@@ -44,7 +44,7 @@ impl Observed {
     }
 
     /// A connection has closed.
-    pub(crate) fn closed(&self, is_http2: bool) {
+    pub(crate) fn count_closed(&self, is_http2: bool) {
         let cell = &self.closed[usize::from(is_http2)];
         cell.store(cell.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
@@ -79,17 +79,17 @@ pub struct WorkerCounts {
 }
 
 impl WorkerCounts {
-    fn of(load: &Load) -> Self {
-        let [closed_http1, closed_http2] = load.observed.closed.each_ref().map(|cell| cell.load(Ordering::Relaxed));
+    fn of(counters: &WorkerCounters) -> Self {
+        let [closed_http1, closed_http2] = counters.observed.closed.each_ref().map(|cell| cell.load(Ordering::Relaxed));
         Self {
-            connections: load.connections.load(Ordering::Relaxed),
+            connections: counters.connections.load(Ordering::Relaxed),
             closed_http1,
             closed_http2,
-            panics: load.panics.load(Ordering::Relaxed),
-            blocks_in_use: load.blocks_in_use(),
-            blocks_made: load.blocks_made.load(Ordering::Relaxed),
-            slots_made: load.slots_made.load(Ordering::Relaxed),
-            lists_made: load.lists_made.load(Ordering::Relaxed),
+            panics: counters.panics.load(Ordering::Relaxed),
+            blocks_in_use: counters.blocks_in_use(),
+            blocks_made: counters.blocks_made.load(Ordering::Relaxed),
+            slots_made: counters.slots_made.load(Ordering::Relaxed),
+            lists_made: counters.lists_made.load(Ordering::Relaxed),
         }
     }
 }
@@ -124,19 +124,21 @@ pub struct WorkerView {
 /// A view of an engine. It may outlive the engine; then it shows the last state.
 #[derive(Clone)]
 pub struct Observer {
-    pub(crate) loads: Arc<[Arc<Load>]>,
+    pub(crate) counters: Arc<[Arc<WorkerCounters>]>,
     pub(crate) plans: Plans,
 }
 
 impl Observer {
     /// Returns the workers, in the order of their numbers. Reads a file for each.
     pub fn workers(&self) -> impl Iterator<Item = WorkerView> {
-        self.loads.iter().map(|load| WorkerView { busy: load.observed.busy(), counts: WorkerCounts::of(load) })
+        self.counters
+            .iter()
+            .map(|counters| WorkerView { busy: counters.observed.busy(), counts: WorkerCounts::of(counters) })
     }
 
     /// Returns the sums of the workers' counts.
     pub fn total(&self) -> WorkerCounts {
-        self.loads.iter().map(|load| WorkerCounts::of(load)).fold(WorkerCounts::default(), Add::add)
+        self.counters.iter().map(|counters| WorkerCounts::of(counters)).fold(WorkerCounts::default(), Add::add)
     }
 
     /// Returns the number of plans in memory; see [`Engine::live_plans`](crate::Engine::live_plans).

@@ -19,7 +19,7 @@ pub(crate) fn recycle(core: &Core, exchange: Exchange) {
     let outcome = Outcome { status, sent: sending.sent(), received, read: cx.mailbox().bytes_read(), took, ending };
     // This may run while a panic unwinds, when a second panic would abort the process.
     if catch_unwind(AssertUnwindSafe(|| route::end(&cx, &outcome))).is_err() {
-        core.load.count_panic();
+        core.counters.count_panic();
         return;
     }
     // A panic may leave the context in any state, so its storage is not reused.

@@ -26,7 +26,7 @@ use crate::observer::{self, Observer, Plans};
 use crate::pools::{BlockingSpec, WorkPools};
 use crate::sockets::{BindError, BoundListeners, HandedSockets};
 use crate::tls::{Certificates, Tickets, TlsError, TlsPlan};
-use crate::worker::Load;
+use crate::worker::WorkerCounters;
 use reload::Closing;
 use run::WorkerSpec;
 
@@ -130,7 +130,7 @@ pub struct Engine {
     plans: Plans,
     commands: Vec<UnboundedSender<Command>>,
     threads: Vec<JoinHandle<()>>,
-    loads: Arc<[Arc<Load>]>,
+    counters: Arc<[Arc<WorkerCounters>]>,
     /// Every worker holds a sender and sends no message, so this closes when the last worker has ended.
     alive: mpsc::Receiver<()>,
 }
@@ -157,7 +157,7 @@ impl Engine {
         let arranged = sockets.arrange(spec.listeners, workers, &mut handed).map_err(StartError::Bind)?;
         let (changes, taken) = arranged.hand_out(&spec.plan, &tls, spec.certificates.as_ref());
         sockets.adopt(taken);
-        let loads: Arc<[Arc<Load>]> = (0..workers).map(|_| Arc::default()).collect();
+        let counters: Arc<[Arc<WorkerCounters>]> = (0..workers).map(|_| Arc::default()).collect();
         let (commands, inboxes): (Vec<_>, Vec<_>) = (0..workers).map(|_| unbounded_channel()).unzip();
         let (alive_sender, alive) = mpsc::channel(1);
         let pools = WorkPools::new(spec.blocking, workers);
@@ -170,14 +170,15 @@ impl Engine {
             plans: Arc::new(Mutex::new(vec![Arc::downgrade(&spec.plan)])),
             commands,
             threads: Vec::new(),
-            loads,
+            counters,
             alive,
         };
         let mut specs = Vec::new();
         for (number, (inbox, change)) in inboxes.into_iter().zip(changes).enumerate() {
-            let peers = Workers { index: number, loads: Arc::clone(&engine.loads), commands: engine.commands.clone() };
+            let workers =
+                Workers { index: number, counters: Arc::clone(&engine.counters), commands: engine.commands.clone() };
             let pools = pools.clone();
-            specs.push(WorkerSpec { number, inbox, change, pools, peers });
+            specs.push(WorkerSpec { number, inbox, change, pools, workers });
         }
         // One worker after another, each until it is ready. An early return drops the engine, which stops the workers started.
         for worker in specs {
@@ -212,7 +213,7 @@ impl Engine {
 
     /// Returns a view of this engine for metrics.
     pub fn observer(&self) -> Observer {
-        Observer { loads: Arc::clone(&self.loads), plans: Arc::clone(&self.plans) }
+        Observer { counters: Arc::clone(&self.counters), plans: Arc::clone(&self.plans) }
     }
 
     /// Returns a handle for checking that the workers run.

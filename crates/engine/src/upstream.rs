@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use causeway_pipeline::upstream::{CallPool, ConnectionSlot, EngineCall, LimitMembership, Upstream};
-use causeway_pipeline::{CallError, Transport, Versions};
+use causeway_pipeline::{CallError, UpstreamTransport, Versions};
 use progress::{Leased, Span};
 
 use crate::clock;
@@ -49,7 +49,7 @@ const CALLS_PER_CONNECTING_MAX: usize = 100;
 pub(crate) struct UpstreamPool {
     core: Rc<Core>,
     address: Rc<str>,
-    transport: Arc<Transport>,
+    transport: Arc<UpstreamTransport>,
     links: Links,
     /// The part in the limit of connections, if there is one.
     membership: Option<LimitMembership>,
@@ -92,10 +92,10 @@ impl WaitingCall {
 }
 
 impl UpstreamPool {
-    pub(crate) fn new(core: Rc<Core>, address: &str, transport: &Arc<Transport>) -> Rc<Self> {
+    pub(crate) fn new(core: Rc<Core>, address: &str, transport: &Arc<UpstreamTransport>) -> Rc<Self> {
         // A Unix socket is reached directly, and must not get the proxy's credentials.
         let transport = if transport.network_proxy.is_some() && address.starts_with(connect::UNIX) {
-            Arc::new(Transport { network_proxy: None, ..Transport::clone(transport) })
+            Arc::new(UpstreamTransport { network_proxy: None, ..UpstreamTransport::clone(transport) })
         } else {
             Arc::clone(transport)
         };
@@ -139,7 +139,7 @@ impl UpstreamPool {
         &self.address
     }
 
-    pub(crate) fn transport(&self) -> &Arc<Transport> {
+    pub(crate) fn transport(&self) -> &Arc<UpstreamTransport> {
         &self.transport
     }
 

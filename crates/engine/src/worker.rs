@@ -11,8 +11,8 @@
 //!                        └────────Weak────▲
 //! ```
 
+mod counters;
 mod lifecycle;
-mod load;
 mod lookup;
 mod memory;
 mod services;
@@ -32,8 +32,8 @@ use crate::drive::ExchangeSlot;
 use crate::pools::WorkPools;
 use crate::tls::Certificates;
 use crate::upstream::Lookups;
+pub(crate) use counters::WorkerCounters;
 use lifecycle::Lifecycle;
-pub(crate) use load::Load;
 use memory::Memory;
 pub(crate) use services::Services;
 use time::Timers;
@@ -46,7 +46,7 @@ pub(crate) struct Core {
     pub(crate) memory: Memory,
     pub(crate) timers: Timers,
     pub(crate) lifecycle: Lifecycle,
-    pub(crate) load: Arc<Load>,
+    pub(crate) counters: Arc<WorkerCounters>,
     /// The profiler's measure of the server's progress: responses that were sent whole.
     pub(crate) completed_responses: progress::Point,
     /// The certificates of the active plan, for connections to upstreams.
@@ -61,14 +61,19 @@ pub(crate) struct Core {
 
 impl Services {
     /// Makes the calling thread worker `number`. The caller must keep the services as long as the worker has tasks.
-    pub(crate) fn for_this_thread(number: u32, block_bytes: usize, pools: WorkPools, load: Arc<Load>) -> Rc<Self> {
+    pub(crate) fn for_this_thread(
+        number: u32,
+        block_bytes: usize,
+        pools: WorkPools,
+        counters: Arc<WorkerCounters>,
+    ) -> Rc<Self> {
         clock::refresh();
         Rc::new_cyclic(|services| {
             let core = Core {
-                memory: Memory::new(number, block_bytes, Arc::clone(&load)),
+                memory: Memory::new(number, block_bytes, Arc::clone(&counters)),
                 timers: Timers::new(clock::now()),
-                lifecycle: Lifecycle::new(Arc::clone(&load)),
-                load,
+                lifecycle: Lifecycle::new(Arc::clone(&counters)),
+                counters,
                 completed_responses: progress::Point::named("request"),
                 certificates: RefCell::default(),
                 vacant: Generation::vacant(),

@@ -43,7 +43,7 @@ impl Drop for Place {
 }
 
 /// Returns a target that the server forwards to this address, which a port without a listener represents.
-fn target(way: &str, address: &str, tweak: impl FnOnce(&mut causeway_pipeline::Transport)) -> String {
+fn target(way: &str, address: &str, tweak: impl FnOnce(&mut causeway_pipeline::UpstreamTransport)) -> String {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     override_transport(port, address, tweak);
     format!("/{way}/{port}")

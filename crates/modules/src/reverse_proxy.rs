@@ -58,7 +58,7 @@ use causeway_message::{Head, StatusCode};
 use causeway_pipeline::build::DurationConfig;
 use causeway_pipeline::upstream::BreakerSettings;
 use causeway_pipeline::{
-    Build, BuildError, Context, FamilyId, Fault, Handler, Reason, Response, StateId, Step, Template, Transport,
+    Build, BuildError, Context, FamilyId, Fault, Handler, Reason, Response, StateId, Step, Template, UpstreamTransport,
 };
 use ipnet::IpNet;
 use serde::Deserialize;
@@ -122,7 +122,7 @@ struct ReverseProxyPlan {
     /// Keeps the active health checks running while the plan exists.
     _checker: Option<Arc<Checker>>,
     wire_form: WireForm,
-    transport: Arc<Transport>,
+    transport: Arc<UpstreamTransport>,
     /// The server name for TLS, if each request has its own.
     server_name: Option<Template>,
     /// The URL of the network proxy, likewise.

@@ -59,8 +59,8 @@ pub use template::Template;
 pub use trust::{Confusable, FetchedRanges, Trust};
 pub use upstream::{
     BodyTransform, Call, CallError, CallPool, EngineCall, FastCgi, HeldResponseHandler, NetworkProxy,
-    NetworkProxyProtocol, ProxyHeader, ProxyProtocolVersion, Roots, RunningCallCounter, TlsClient, Transport, Upstream,
-    Versions,
+    NetworkProxyProtocol, ProxyHeader, ProxyProtocolVersion, Roots, RunningCallCounter, TlsClient, Upstream,
+    UpstreamTransport, Versions,
 };
 pub use wait::Wait;
 pub use worker::{Busy, ShutdownPhase, Sleep, Worker};

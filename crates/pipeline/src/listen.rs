@@ -297,7 +297,7 @@ pub struct Protocols {
 impl Protocols {
     /// Returns whether a cleartext connection can be served; HTTP/2 alone may need TLS.
     #[must_use]
-    pub fn are_any_clear(self) -> bool {
+    pub fn allow_cleartext(self) -> bool {
         self.http1 || self.http2_clear
     }
 
@@ -314,7 +314,7 @@ impl Protocols {
 
     /// Returns whether `others` includes every one of these versions, `http2_upgrade` not considered.
     #[must_use]
-    pub fn are_within(self, others: Self) -> bool {
+    pub fn are_subset_of(self, others: Self) -> bool {
         self.http1 <= others.http1 && self.http2 <= others.http2 && self.http2_clear <= others.http2_clear
     }
 }

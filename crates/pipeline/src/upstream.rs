@@ -47,7 +47,7 @@ pub(crate) use status::UpstreamTable;
 pub use status::{CheckStatus, FAILURES_MAX, RequestCount, UpstreamStatus};
 pub use transport::{
     FastCgi, NetworkProxy, NetworkProxyProtocol, OwnCertificate, ProxyHeader, ProxyProtocolVersion, Roots, TLS_GROUPS,
-    TlsClient, Transport, Versions,
+    TlsClient, UpstreamTransport, Versions,
 };
 
 /// Bytes of heads for which a pooled state keeps room.

@@ -20,7 +20,7 @@ use progress::Stamp;
 
 pub use self::lookup::{DnsRecord, Families, LookupError, Question, Resolver, ResolverServer};
 pub use self::offload::{Job, Offloaded, Work, WorkKind, offload};
-use crate::upstream::{Transport, Upstream};
+use crate::upstream::{Upstream, UpstreamTransport};
 
 /// The queue of offloaded work is full; the request gets 503 ([`crate::Fault::busy`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub trait Worker {
     /// Creates an upstream with its own connection pool: `address` is `host:port`, or `unix/` with the path of a Unix
     /// socket (`@name` for one in the abstract namespace). It connects on the first call; dropping it closes the idle
     /// connections.
-    fn upstream(&self, address: &str, transport: &Arc<Transport>) -> Rc<dyn Upstream>;
+    fn upstream(&self, address: &str, transport: &Arc<UpstreamTransport>) -> Rc<dyn Upstream>;
 
     /// Resolves `host:port` to addresses. A literal address resolves to itself.
     ///

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use causeway_message::{FieldMap, FieldValue, NameRef, ResponseHead, StatusCode};
 use causeway_pipeline::upstream::{CallPool, EngineCall, Upstream};
-use causeway_pipeline::{Body, Frame, Transport};
+use causeway_pipeline::{Body, Frame, UpstreamTransport};
 
 /// A handler's call to an upstream, for the test to answer. Dropping it acts like an upstream that closes the
 /// connection.
@@ -14,7 +14,7 @@ pub struct FakeCall {
     /// The upstream's address.
     pub address: Rc<str>,
     /// The transport that the handler chose.
-    pub transport: std::sync::Arc<Transport>,
+    pub transport: std::sync::Arc<UpstreamTransport>,
     /// The engine's end of the call.
     pub engine: EngineCall,
 }
@@ -92,7 +92,7 @@ impl Outbox {
 
 pub(crate) struct FakeUpstream {
     pub(crate) address: Rc<str>,
-    pub(crate) transport: std::sync::Arc<Transport>,
+    pub(crate) transport: std::sync::Arc<UpstreamTransport>,
     pub(crate) calls: Rc<CallPool>,
     pub(crate) outbox: Rc<Outbox>,
 }

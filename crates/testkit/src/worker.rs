@@ -15,7 +15,7 @@ use causeway_pipeline::upstream::{CallPool, Upstream};
 use causeway_pipeline::worker::{
     Job, LookupAnswer, LookupError, Offloaded, Question, Resolver, Work, WorkKind, offload,
 };
-use causeway_pipeline::{Busy, ShutdownPhase, Transport, Worker};
+use causeway_pipeline::{Busy, ShutdownPhase, UpstreamTransport, Worker};
 
 use crate::upstream::{FakeCall, FakeUpstream, Outbox};
 
@@ -278,7 +278,7 @@ impl Worker for FakeWorker {
         block.into_mut().expect("one thread: nobody is still on the way out")
     }
 
-    fn upstream(&self, address: &str, transport: &Arc<Transport>) -> Rc<dyn Upstream> {
+    fn upstream(&self, address: &str, transport: &Arc<UpstreamTransport>) -> Rc<dyn Upstream> {
         Rc::new(FakeUpstream {
             address: address.into(),
             transport: Arc::clone(transport),

@@ -494,7 +494,7 @@ impl PreparedServer<'_> {
         // Two spellings of one address, such as `localhost:80` and `127.0.0.1:80`, are one listener.
         listeners.retain(|listener| listener.socket.port() == Some(0) || bound.insert(listener.socket.to_string()));
         listeners.retain(|listener| {
-            let is_served = listener.tls.is_some() || listener.protocols.are_any_clear();
+            let is_served = listener.tls.is_some() || listener.protocols.allow_cleartext();
             if !is_served {
                 let (name, address) = (self.name, &listener.socket);
                 notes.push(format!(

@@ -24,7 +24,7 @@ use std::task::{Context as PollContext, Poll};
 use std::time::Instant;
 
 use causeway_message::{Chunk, OpenError, ResponseHead, StatusCode, StreamId, WriteList};
-use causeway_pipeline::{Body, CallError, Frame, Scheme, Transport as TransportSpec};
+use causeway_pipeline::{Body, CallError, Frame, Scheme, UpstreamTransport};
 use progress::{Span, is_policy_called, stage};
 
 use super::line::{Flush, Intake, Line};
@@ -72,7 +72,7 @@ struct Origin {
     link: Rc<Link>,
     /// The pool's address. A response may outlive the pool.
     address: Rc<str>,
-    spec: Arc<TransportSpec>,
+    spec: Arc<UpstreamTransport>,
     /// `None` for a Unix socket.
     remote: Option<SocketAddr>,
 }

@@ -245,7 +245,7 @@ impl Sending {
                 Ok(Pull::End) => return self.cut(PumpOutcome::Cut(BodyError::Source), stream, machine, out),
                 Ok(Pull::Failed(fault)) => return self.cut(PumpOutcome::Cut(fault), stream, machine, out),
                 Err(_) => {
-                    core.load.count_panic();
+                    core.counters.count_panic();
                     return self.cut(PumpOutcome::Panicked, stream, machine, out);
                 }
             }

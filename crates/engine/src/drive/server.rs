@@ -74,7 +74,7 @@ pub(crate) struct ServerConnection<T: Transport, M: ServerMachine> {
     limits_plan_number: u32,
     /// The listener's admission number when the connection was accepted. A later number means that the plan admits other peers, or other
     /// protocols.
-    admission: u32,
+    admission_epoch: u32,
     /// The ending of exchanges that are open when the connection closes.
     ending: Ending,
 }
@@ -124,7 +124,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         machine: M,
         endpoints: Endpoints,
         tls: Option<Rc<TlsFacts>>,
-        admission: u32,
+        admission_epoch: u32,
     ) -> Self {
         Self {
             line: Line::new(core, transport),
@@ -141,7 +141,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             drain: DrainStep::NotBegun,
             needs_lingering_close: false,
             pauses_until_raise: RAISE_AFTER_PAUSES,
-            admission,
+            admission_epoch,
             ending: Ending::PeerGone,
         }
     }
@@ -176,7 +176,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
 
     /// Returns whether the listener now admits other connections than when this one was accepted.
     fn is_outdated(&self) -> bool {
-        self.admission != self.listener.admissions()
+        self.admission_epoch != self.listener.admission_epoch()
     }
 
     /// Advances the graceful close by one step.
@@ -569,7 +569,7 @@ impl<T: Transport, M: ServerMachine> Drop for ServerConnection<T, M> {
             exchange.cx.mailbox().fail(BodyError::PeerGone);
             recycle(&self.line.core, exchange);
         }
-        self.line.core.load.observed.closed(self.machine.is_multiplexed());
+        self.line.core.counters.observed.count_closed(self.machine.is_multiplexed());
         self.line.core.lifecycle.connection_ended();
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::pools::{BlockingSpec, WorkPools};
-use crate::worker::{Load, Services};
+use crate::worker::{Services, WorkerCounters};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
 const ANY: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
@@ -35,20 +35,20 @@ struct ListenerFixture {
     listeners: Listeners,
     /// The core refers to them weakly.
     _services: Rc<Services>,
-    load: Arc<Load>,
+    counters: Arc<WorkerCounters>,
     /// Stands for the socket of another worker, which hands over its connections.
     other: std::net::TcpListener,
 }
 
 impl ListenerFixture {
     fn new() -> Self {
-        let load = Arc::new(Load::default());
+        let counters = Arc::new(WorkerCounters::default());
         let services =
-            Services::for_this_thread(92, 1024, WorkPools::new(BlockingSpec::default(), 1), Arc::clone(&load));
-        let peers = Workers { index: 0, loads: [Arc::clone(&load)].into(), commands: Vec::new() };
+            Services::for_this_thread(92, 1024, WorkPools::new(BlockingSpec::default(), 1), Arc::clone(&counters));
+        let workers = Workers { index: 0, counters: [Arc::clone(&counters)].into(), commands: Vec::new() };
         let other = std::net::TcpListener::bind(ANY).unwrap();
-        let listeners = Listeners::new(Rc::clone(services.core()), peers);
-        Self { listeners, _services: services, load, other }
+        let listeners = Listeners::new(Rc::clone(services.core()), workers);
+        Self { listeners, _services: services, counters, other }
     }
 
     /// Prepares a plan with this name and these listeners; those in `new` get sockets. Returns the addresses of the sockets.
@@ -80,7 +80,7 @@ impl ListenerFixture {
         for end in [&client, &stream] {
             end.set_nonblocking(true).unwrap();
         }
-        self.load.connections.fetch_add(1, Ordering::Relaxed);
+        self.counters.connections.fetch_add(1, Ordering::Relaxed);
         self.listeners.adopt(HandedConnection {
             stream,
             peer: Some(peer),

@@ -9,7 +9,7 @@ use causeway_h1::ProtocolError;
 use causeway_h2 as h2;
 use causeway_message::{Chunk, FieldMap, Framing, OpenError, ResponseHead, StreamId, Version, WaitsFor, WriteList};
 use causeway_pipeline::upstream::EngineCall;
-use causeway_pipeline::{CallError, Scheme, Transport};
+use causeway_pipeline::{CallError, Scheme, UpstreamTransport};
 
 use super::Machine;
 use crate::upstream::network_proxy;
@@ -53,7 +53,7 @@ impl ClientMachine {
     /// `address` is the upstream's, `host:port`. `streams_max` is its limit of streams on an earlier HTTP/2 connection.
     pub(crate) fn new(
         is_http2: bool,
-        transport: &Transport,
+        transport: &UpstreamTransport,
         (address, round_trip): (&str, Duration),
         streams_max: Option<usize>,
     ) -> Self {

@@ -22,7 +22,7 @@ use causeway_message::{
 };
 
 use super::{Framing, Machine, ServerEvent, ServerMachine, WaitsFor};
-use crate::listener::{ListenerPlan, Offer};
+use crate::listener::{HttpConfig, ListenerPlan};
 
 /// While the first bytes may still become HTTP/2's preface, the HTTP/1 machine gets at most this many of them: too few for a request line.
 const SHOWN_MAX: usize = 3;
@@ -44,29 +44,29 @@ pub(crate) enum HttpServerMachine {
 /// HTTP/1.1, and the offer that decides whether it may become HTTP/2.
 pub(crate) struct Http1 {
     server: h1::Server,
-    offer: Rc<Offer>,
+    http: Rc<HttpConfig>,
     /// In the clear, and the bytes so far may be the beginning of HTTP/2's preface.
     may_be_preface: bool,
-    is_clear: bool,
+    is_cleartext: bool,
 }
 
 impl HttpServerMachine {
     /// A connection in the clear.
-    pub(crate) fn clear(offer: &Rc<Offer>) -> Self {
-        Self::Http1(Http1 { may_be_preface: offer.protocols.http2_clear, is_clear: true, ..Http1::new(offer) })
+    pub(crate) fn for_cleartext(http: &Rc<HttpConfig>) -> Self {
+        Self::Http1(Http1 { may_be_preface: http.protocols.http2_clear, is_cleartext: true, ..Http1::new(http) })
     }
 
     /// A connection over TLS, with the protocol that ALPN chose (RFC 7301); HTTP/1.1 without a choice.
-    pub(crate) fn protected(offer: &Rc<Offer>, alpn: Option<&[u8]>) -> Self {
+    pub(crate) fn for_tls(http: &Rc<HttpConfig>, alpn: Option<&[u8]>) -> Self {
         // Over TLS the preface decides nothing: ALPN did, and the client has its result.
         if alpn == Some(b"h2") {
-            return Self::http2(offer);
+            return Self::http2(http);
         }
-        Self::Http1(Http1::new(offer))
+        Self::Http1(Http1::new(http))
     }
 
-    fn http2(offer: &Offer) -> Self {
-        Self::Http2(Box::new(h2::Server::new(Rc::clone(&offer.http2))))
+    fn http2(http: &HttpConfig) -> Self {
+        Self::Http2(Box::new(h2::Server::new(Rc::clone(&http.http2))))
     }
 
     /// Replaces the machine of HTTP/1.1 by `next`.
@@ -81,9 +81,9 @@ impl HttpServerMachine {
 
 impl Http1 {
     /// HTTP/1.1 and nothing else.
-    fn new(offer: &Rc<Offer>) -> Self {
-        let server = h1::Server::new(Rc::clone(&offer.http1));
-        Self { server, offer: Rc::clone(offer), may_be_preface: false, is_clear: false }
+    fn new(http: &Rc<HttpConfig>) -> Self {
+        let server = h1::Server::new(Rc::clone(&http.http1));
+        Self { server, http: Rc::clone(http), may_be_preface: false, is_cleartext: false }
     }
 
     /// Returns how many of the first bytes the HTTP/1 machine gets; `None` if they are HTTP/2's preface. While they may become the preface,
@@ -238,14 +238,14 @@ impl ServerMachine for HttpServerMachine {
         {
             match http1.check_preface(bytes) {
                 // RFC 9113 §3.4: GOAWAY may be omitted, because the peer does not use HTTP/2 either. Caddy closes likewise.
-                Some(_) if !http1.may_be_preface && !http1.offer.protocols.http1 => {
+                Some(_) if !http1.may_be_preface && !http1.http.protocols.http1 => {
                     http1.server.handle_eof();
                     let fault = ServerEvent::Fault { stream: None, fault: StatusCode::BAD_REQUEST };
                     return (bytes.len(), Some(fault));
                 }
                 Some(len) => shown = &bytes[..len],
                 None => {
-                    let next = Self::http2(&http1.offer);
+                    let next = Self::http2(&http1.http);
                     self.become_http2(next, out);
                 }
             }
@@ -261,12 +261,12 @@ impl ServerMachine for HttpServerMachine {
             }
         };
         if let (Self::Http1(http1), Some(ServerEvent::Head { body, upgrade: true, .. })) = (&*self, &event)
-            && http1.is_clear
-            && http1.offer.protocols.http2_upgrade
+            && http1.is_cleartext
+            && http1.http.protocols.http2_upgrade
             // RFC 7540 §3.2: a body would have to arrive whole before the switch; such a request stays with HTTP/1.1.
             && body.is_empty()
             && let Some(settings) = http1.settings_of_upgrade(head)
-            && let Ok(server) = h2::Server::upgraded(Rc::clone(&http1.offer.http2), &settings, head)
+            && let Ok(server) = h2::Server::upgraded(Rc::clone(&http1.http.http2), &settings, head)
         {
             out.put(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n");
             self.become_http2(Self::Http2(Box::new(server)), out);
@@ -284,9 +284,9 @@ impl ServerMachine for HttpServerMachine {
     fn set_limits(&mut self, plan: &ListenerPlan) {
         // HTTP/2's limits were announced in SETTINGS, and hold for the connection.
         if let Self::Http1(http1) = self {
-            http1.offer = Rc::clone(&plan.offer);
+            http1.http = Rc::clone(&plan.http);
             // Between requests a machine is in its initial state.
-            http1.server = h1::Server::new(Rc::clone(&plan.offer.http1));
+            http1.server = h1::Server::new(Rc::clone(&plan.http.http1));
         }
     }
 
@@ -300,7 +300,7 @@ impl ServerMachine for HttpServerMachine {
     fn handle_timeout(&mut self, out: &mut WriteList) -> Option<ServerEvent> {
         match self {
             // A part of the preface arrived: a client of HTTP/2 cannot read a response of HTTP/1.
-            Self::Http1(http1) if !http1.offer.protocols.http1 => http1.server.handle_eof().map(of_http1),
+            Self::Http1(http1) if !http1.http.protocols.http1 => http1.server.handle_eof().map(of_http1),
             Self::Http1(http1) => http1.server.handle_timeout().map(of_http1),
             Self::Http2(machine) => machine.handle_timeout(out),
         }

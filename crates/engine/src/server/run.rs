@@ -21,7 +21,7 @@ pub(super) struct WorkerSpec {
     pub(super) inbox: UnboundedReceiver<Command>,
     pub(super) change: Change,
     pub(super) pools: WorkPools,
-    pub(super) peers: Workers,
+    pub(super) workers: Workers,
 }
 
 impl WorkerSpec {
@@ -49,12 +49,12 @@ impl WorkerSpec {
 
     /// Prepares and activates the first plan, then executes commands.
     async fn serve(mut self, report: &std::sync::mpsc::Sender<io::Result<()>>) {
-        let load = Arc::clone(&self.peers.loads[self.number]);
-        load.observed.begin();
-        let services = Services::for_this_thread(self.number as u32, BLOCK_BYTES_MIN, self.pools, load);
+        let counters = Arc::clone(&self.workers.counters[self.number]);
+        counters.observed.begin();
+        let services = Services::for_this_thread(self.number as u32, BLOCK_BYTES_MIN, self.pools, counters);
         let core = services.core();
         tokio::task::spawn_local(Rc::clone(core).keep_time());
-        let mut listeners = Listeners::new(Rc::clone(core), self.peers);
+        let mut listeners = Listeners::new(Rc::clone(core), self.workers);
         let prepared = listeners.prepare(self.change);
         let is_ready = prepared.is_ok();
         listeners.commit();

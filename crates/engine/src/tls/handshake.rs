@@ -430,7 +430,7 @@ impl Handshake {
     /// Returns whether the listener serves the negotiated version of HTTP. Without ALPN that is HTTP/1, which a listener may
     /// exclude. After the handshake of a TLS-ALPN-01 challenge nothing is served.
     fn is_served(&self, session: &ServerSession) -> bool {
-        let protocols = self.listener.plan().offer.protocols;
+        let protocols = self.listener.plan().http.protocols;
         match session.tls.alpn_protocol() {
             Some(b"h2") => protocols.http2,
             Some(CHALLENGE_ALPN) => false,

@@ -12,7 +12,7 @@ use std::task::{Context as PollContext, Poll};
 use std::time::Duration;
 
 use causeway_pipeline::worker::{DnsRecord, Families, Question, Resolver, Work, WorkKind, offload};
-use causeway_pipeline::{CallError, Transport, Versions};
+use causeway_pipeline::{CallError, UpstreamTransport, Versions};
 use rustix::io::Errno;
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 use tokio::io::AsyncWriteExt as _;
@@ -24,7 +24,7 @@ use super::{Link, TlsPeer, UpstreamPool, network_proxy};
 use crate::drive::ClientConnection;
 use crate::proxy_protocol;
 use crate::tls::{Connected, Connector, TlsStream};
-use crate::transport::{Transport as StreamTransport, keepalive, round_trip};
+use crate::transport::{Transport, keepalive, round_trip};
 use crate::worker::Core;
 
 /// The network of Unix sockets in an upstream's address.
@@ -66,7 +66,7 @@ pub(super) async fn run(pool: Rc<UpstreamPool>, link: Rc<Link>) {
 }
 
 /// Carries calls over a connection that is open, until its close.
-async fn serve<T: StreamTransport>(mut attempt: Attempt, stream: T, peer: Peer, is_http2: bool) {
+async fn serve<T: Transport>(mut attempt: Attempt, stream: T, peer: Peer, is_http2: bool) {
     let Attempt { pool, link, .. } = &attempt;
     let connection = ClientConnection::new(pool, Rc::clone(link), stream, peer, is_http2);
     pool.hand_first(link);
@@ -101,19 +101,19 @@ impl Drop for Attempt {
 
 /// An open connection. It keeps its pool while calls wait there, since the pool's owner may have dropped it when the connection was being
 /// opened. From then on nothing but its owner keeps the pool.
-struct OpenConnection<T: StreamTransport> {
+struct OpenConnection<T: Transport> {
     /// Dropped before the pool, to which it returns the calls that it did not begin.
     connection: ClientConnection<T>,
     pool: Option<Rc<UpstreamPool>>,
 }
 
-impl<T: StreamTransport> OpenConnection<T> {
+impl<T: Transport> OpenConnection<T> {
     fn new(connection: ClientConnection<T>, pool: Rc<UpstreamPool>) -> Self {
         Self { connection, pool: Some(pool) }
     }
 }
 
-impl<T: StreamTransport> Future for OpenConnection<T> {
+impl<T: Transport> Future for OpenConnection<T> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, poll_cx: &mut PollContext<'_>) -> Poll<()> {
@@ -206,7 +206,7 @@ async fn reach(pool: &Rc<UpstreamPool>, deadline: Option<Instant>) -> Result<(Re
 }
 
 /// Performs the TLS handshake with the upstream.
-async fn secure<T: StreamTransport>(pool: &Rc<UpstreamPool>, stream: T) -> Result<Connected<T>, CallError> {
+async fn secure<T: Transport>(pool: &Rc<UpstreamPool>, stream: T) -> Result<Connected<T>, CallError> {
     let connector = connector(pool, TlsPeer::Upstream).await?;
     let secured = connector.connect(&pool.core, stream).await.map_err(CallError::Tls)?;
     if pool.transport.versions == Versions::Http2 && !secured.is_http2 {
@@ -261,7 +261,7 @@ fn host_of(address: &str) -> &str {
 async fn connect(
     core: &Rc<Core>,
     address: &str,
-    transport: &Transport,
+    transport: &UpstreamTransport,
     deadline: Option<Instant>,
 ) -> Result<(TcpStream, Peer), CallError> {
     let addresses = match address.parse() {
@@ -283,7 +283,7 @@ async fn connect(
 /// the other family costs no more than that (RFC 8305). The fault is the first family's.
 async fn race(
     mut addresses: Vec<SocketAddr>,
-    transport: &Transport,
+    transport: &UpstreamTransport,
     deadline: Option<Instant>,
 ) -> Result<(TcpStream, SocketAddr), CallError> {
     if transport.network_proxy.is_none() {
@@ -316,7 +316,7 @@ async fn race(
 /// Tries one address after the other, each for its share of the time until `deadline`. The fault is the last one's.
 async fn in_turn(
     addresses: &[SocketAddr],
-    transport: &Transport,
+    transport: &UpstreamTransport,
     deadline: Option<Instant>,
 ) -> Result<(TcpStream, SocketAddr), CallError> {
     let mut fault = None;
@@ -470,7 +470,8 @@ mod tests {
     async fn the_other_family_after_a_delay() {
         let (_silent, _queued, dead) = silent("::1").await;
         let (_listener, open) = listener("127.0.0.1");
-        let transport = Transport { fallback_delay: Some(Duration::from_millis(1)), ..Transport::default() };
+        let transport =
+            UpstreamTransport { fallback_delay: Some(Duration::from_millis(1)), ..UpstreamTransport::default() };
         assert_eq!(race(vec![dead, open], &transport, None).await.unwrap().1, open);
         // The first family may still win.
         let (_listener, first) = listener("::1");
@@ -484,12 +485,12 @@ mod tests {
         let (_listener, open) = listener("127.0.0.1");
         let closed = ["::1", "127.0.0.1"].map(|host| listener(host).1);
         for delay in [None, Some(Duration::from_secs(3600))] {
-            let transport = Transport { fallback_delay: delay, ..Transport::default() };
+            let transport = UpstreamTransport { fallback_delay: delay, ..UpstreamTransport::default() };
             assert_eq!(race(vec![closed[0], open], &transport, None).await.unwrap().1, open);
             let fault = race(closed.to_vec(), &transport, None).await.unwrap_err();
             assert_eq!(fault, CallError::Connect(io::ErrorKind::ConnectionRefused));
         }
-        let nothing = race(Vec::new(), &Transport::default(), None).await.unwrap_err();
+        let nothing = race(Vec::new(), &UpstreamTransport::default(), None).await.unwrap_err();
         assert_eq!(nothing, CallError::Resolve(CallError::NO_ADDRESS.into()));
     }
 
@@ -499,7 +500,7 @@ mod tests {
         let (_silent, _queued, dead) = silent("127.0.0.1").await;
         let (_listener, open) = listener("127.0.0.1");
         for delay in [None, Some(Duration::from_secs(3600))] {
-            let transport = Transport { fallback_delay: delay, ..Transport::default() };
+            let transport = UpstreamTransport { fallback_delay: delay, ..UpstreamTransport::default() };
             // No time is left, so the share of the first one is over at once.
             let connected = race(vec![dead, open], &transport, Some(Instant::now())).await;
             assert_eq!(connected.unwrap().1, open);
@@ -521,7 +522,7 @@ mod tests {
     async fn families() {
         let (_listener, open) = listener("127.0.0.1");
         let closed = listener("::1").1;
-        let of = |families| Transport { families, ..Transport::default() };
+        let of = |families| UpstreamTransport { families, ..UpstreamTransport::default() };
         assert_eq!(race(vec![closed, open], &of(Families::Ipv4), None).await.unwrap().1, open);
         let fault = race(vec![closed, open], &of(Families::Ipv6), None).await.unwrap_err();
         assert_eq!(fault, CallError::Connect(io::ErrorKind::ConnectionRefused));
@@ -533,7 +534,8 @@ mod tests {
     #[tokio::test]
     async fn a_local_address() {
         let (listener, open) = listener("127.0.0.1");
-        let from = |local: &str| Transport { local_address: local.parse().ok(), ..Transport::default() };
+        let from =
+            |local: &str| UpstreamTransport { local_address: local.parse().ok(), ..UpstreamTransport::default() };
         race(vec![open], &from("127.0.0.9:0"), None).await.unwrap();
         assert_eq!(listener.accept().unwrap().1.ip(), std::net::IpAddr::from([127, 0, 0, 9]));
         assert!(race(vec![open], &from("[::1]:0"), None).await.is_err());

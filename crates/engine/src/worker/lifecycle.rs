@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use causeway_pipeline::ShutdownPhase;
 
-use super::Load;
+use super::WorkerCounters;
 use crate::clock;
 
 /// The phase of the shutdown for tunnels; `None` before it.
@@ -43,18 +43,18 @@ pub(crate) struct Lifecycle {
     tunnels: Rc<TunnelPhase>,
     /// Notified when a connection ends during a drain.
     ended: tokio::sync::Notify,
-    load: Arc<Load>,
+    counters: Arc<WorkerCounters>,
 }
 
 impl Lifecycle {
-    pub(super) fn new(load: Arc<Load>) -> Self {
+    pub(super) fn new(counters: Arc<WorkerCounters>) -> Self {
         Self {
             phase: Cell::new(WorkerPhase::Running),
             idle_until: Cell::default(),
             shutdown_at: Cell::default(),
             tunnels: Rc::default(),
             ended: tokio::sync::Notify::new(),
-            load,
+            counters,
         }
     }
 
@@ -101,7 +101,7 @@ impl Lifecycle {
 
     /// Counts the end of a connection.
     pub(crate) fn connection_ended(&self) {
-        self.load.connections.fetch_sub(1, Ordering::Relaxed);
+        self.counters.connections.fetch_sub(1, Ordering::Relaxed);
         // Before a drain nothing waits for it.
         if self.phase.get() != WorkerPhase::Running {
             self.ended.notify_one();
@@ -110,7 +110,7 @@ impl Lifecycle {
 
     /// Waits until no connection is left. Only ends of connections during a drain are noticed.
     pub(crate) async fn idle(&self) {
-        while self.load.connections.load(Ordering::Relaxed) > 0 {
+        while self.counters.connections.load(Ordering::Relaxed) > 0 {
             self.ended.notified().await;
         }
     }

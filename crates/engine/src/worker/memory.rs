@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use causeway_message::WriteList;
 use causeway_pipeline::upstream::CallPool;
 
-use super::Load;
+use super::WorkerCounters;
 use crate::blocks::Blocks;
 use crate::drive::{Exchange, ExchangeSlot};
 
@@ -39,14 +39,14 @@ pub(crate) struct Memory {
     calls: Rc<CallPool>,
     /// Whether the last [`shrink`](Self::shrink) freed blocks.
     last_shrink_freed: Cell<bool>,
-    load: Arc<Load>,
+    counters: Arc<WorkerCounters>,
 }
 
 impl Memory {
     /// Empty pools of worker `number`, which runs on the calling thread; its blocks have `block_bytes` bytes.
-    pub(super) fn new(number: u32, block_bytes: usize, load: Arc<Load>) -> Self {
+    pub(super) fn new(number: u32, block_bytes: usize, counters: Arc<WorkerCounters>) -> Self {
         Self {
-            blocks: Blocks::new(number, block_bytes, Arc::clone(&load)),
+            blocks: Blocks::new(number, block_bytes, Arc::clone(&counters)),
             slots: RefCell::default(),
             slots_unused: Cell::new(0),
             outputs: RefCell::default(),
@@ -54,7 +54,7 @@ impl Memory {
             sealed: RefCell::default(),
             calls: CallPool::new(),
             last_shrink_freed: Cell::new(false),
-            load,
+            counters,
         }
     }
 
@@ -65,7 +65,7 @@ impl Memory {
         let taken = slots.pop();
         self.slots_unused.set(self.slots_unused.get().min(slots.len()));
         taken.unwrap_or_else(|| {
-            self.load.slots_made.fetch_add(1, Ordering::Relaxed);
+            self.counters.slots_made.fetch_add(1, Ordering::Relaxed);
             make()
         })
     }
@@ -85,7 +85,7 @@ impl Memory {
 
     pub(crate) fn take_output(&self) -> Box<WriteList> {
         self.outputs.borrow_mut().pop().unwrap_or_else(|| {
-            self.load.lists_made.fetch_add(1, Ordering::Relaxed);
+            self.counters.lists_made.fetch_add(1, Ordering::Relaxed);
             Box::default()
         })
     }

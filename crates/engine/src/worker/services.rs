@@ -14,7 +14,7 @@ use std::time::{Instant, SystemTime};
 use causeway_message::BlockMut;
 use causeway_pipeline::upstream::Upstream;
 use causeway_pipeline::worker::{Job, LookupAnswer, Offloaded, Question, Resolver, Work, WorkKind, offload};
-use causeway_pipeline::{Busy, ShutdownPhase, Transport, Worker};
+use causeway_pipeline::{Busy, ShutdownPhase, UpstreamTransport, Worker};
 
 use super::{Core, lookup};
 use crate::clock;
@@ -77,7 +77,7 @@ impl Worker for Services {
         self.core.memory.blocks.take()
     }
 
-    fn upstream(&self, address: &str, transport: &Arc<Transport>) -> Rc<dyn Upstream> {
+    fn upstream(&self, address: &str, transport: &Arc<UpstreamTransport>) -> Rc<dyn Upstream> {
         // The pool holds the core and not the services, which may hold the pool in a handler's state.
         UpstreamPool::new(Rc::clone(&self.core), address, transport)
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use causeway_pipeline::upstream::ConnectionLimits;
-use causeway_pipeline::{Transport, Versions};
+use causeway_pipeline::{UpstreamTransport, Versions};
 
 use crate::support::forward::override_transport;
 use crate::support::origin::{Origin, OriginConnection};
@@ -16,7 +16,7 @@ use crate::{assert_all_returned, read, send_request, whole};
 
 const SHORT: Duration = Duration::from_millis(300);
 
-fn tuned(origin: &Origin, tweak: impl FnOnce(&mut Transport)) {
+fn tuned(origin: &Origin, tweak: impl FnOnce(&mut UpstreamTransport)) {
     override_transport(origin.port, &format!("127.0.0.1:{}", origin.port), tweak);
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use causeway_pipeline::upstream::OwnCertificate;
 use causeway_pipeline::{
-    ClientAuthentication, ClientAuthenticationMode, Roots, TlsClient, TlsPolicy, TlsSpec, Transport,
+    ClientAuthentication, ClientAuthenticationMode, Roots, TlsClient, TlsPolicy, TlsSpec, UpstreamTransport,
 };
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
@@ -30,7 +30,12 @@ fn protected(authority: &Authority, policy: TlsPolicy) -> TestServer {
 }
 
 /// Makes calls for this port trust this authority and send this server name.
-fn trusting(port: u16, authority: &Authority, name: Option<&str>, tweak: impl FnOnce(&mut Transport, &mut TlsClient)) {
+fn trusting(
+    port: u16,
+    authority: &Authority,
+    name: Option<&str>,
+    tweak: impl FnOnce(&mut UpstreamTransport, &mut TlsClient),
+) {
     override_transport(port, &format!("127.0.0.1:{port}"), |transport| {
         let mut tls = TlsClient {
             server_name: name.map(str::to_owned),

@@ -15,7 +15,7 @@ use causeway_message::syntax::write_number;
 use causeway_message::{Chunk, FieldValue, Method, StatusCode, names};
 use causeway_pipeline::upstream::CallEvent;
 use causeway_pipeline::{
-    Body, Call, CallError, Context, Fault, Reason, Response, Step, TlsClient, Transport, Upstream, Versions,
+    Body, Call, CallError, Context, Fault, Reason, Response, Step, TlsClient, Upstream, UpstreamTransport, Versions,
 };
 
 /// By the port and the number of its use, the versions, and whether TLS is used.
@@ -30,19 +30,19 @@ thread_local! {
 struct PortUse {
     number: u64,
     /// The address to call in place of the port, and the transport.
-    overrides: Option<(String, Transport)>,
+    overrides: Option<(String, UpstreamTransport)>,
 }
 
 static PORT_USES: Mutex<BTreeMap<u64, PortUse>> = Mutex::new(BTreeMap::new());
 
-fn use_port(port: u16, overrides: Option<(String, Transport)>) {
+fn use_port(port: u16, overrides: Option<(String, UpstreamTransport)>) {
     static NUMBER: AtomicU64 = AtomicU64::new(1);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     PORT_USES.lock().unwrap().insert(u64::from(port), PortUse { number, overrides });
 }
 
 /// Redirects calls for `port` to `address`, over the transport that `tweak` adjusts.
-pub(crate) fn override_transport(port: u16, address: &str, tweak: impl FnOnce(&mut Transport)) {
+pub(crate) fn override_transport(port: u16, address: &str, tweak: impl FnOnce(&mut UpstreamTransport)) {
     let mut overridden = transport(Versions::Http1, false);
     tweak(&mut overridden);
     use_port(port, Some((address.to_owned(), overridden)));
@@ -68,15 +68,15 @@ fn place(cx: &Context, port: u64, port_use: PortUse, versions: Versions, tls: bo
 const UPSTREAM_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Returns the default transport of these tests.
-fn transport(versions: Versions, tls: bool) -> Transport {
-    Transport {
+fn transport(versions: Versions, tls: bool) -> UpstreamTransport {
+    UpstreamTransport {
         versions,
         tls: tls.then(|| Arc::new(TlsClient { insecure: true, ..TlsClient::default() })),
         connect_timeout: UPSTREAM_PATIENCE,
         head_timeout: Some(UPSTREAM_PATIENCE),
         read_timeout: Some(UPSTREAM_PATIENCE),
         idle_timeout: Duration::from_secs(5),
-        ..Transport::default()
+        ..UpstreamTransport::default()
     }
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn forget(cx: &mut Context, port: u64) -> Step {
 
 /// Responds with the number of call records in use.
 pub(crate) fn calls_lent(cx: &mut Context) -> Step {
-    let place = cx.worker().upstream("127.0.0.1:1", &Arc::new(Transport::default()));
+    let place = cx.worker().upstream("127.0.0.1:1", &Arc::new(UpstreamTransport::default()));
     let lent = place.calls().lent().to_string();
     let chunk = cx.chunk(lent.as_bytes());
     Step::Respond(Response::chunk(StatusCode::OK, chunk))

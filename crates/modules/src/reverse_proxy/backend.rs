@@ -13,7 +13,7 @@ use causeway_message::StatusCode;
 use causeway_pipeline::upstream::{RequestCount, UpstreamStatus};
 use causeway_pipeline::{
     Build, BuildError, Context, Fault, Metrics, ProxyHeader, Reason, RunningCallCounter, StateId, Template, TlsClient,
-    Transport, Upstream, Versions, Worker,
+    Upstream, UpstreamTransport, Versions, Worker,
 };
 use serde::Deserialize;
 
@@ -138,7 +138,7 @@ impl Backend {
         &self,
         cx: &mut Context,
         wire_form: &WireForm,
-        transport: &Arc<Transport>,
+        transport: &Arc<UpstreamTransport>,
     ) -> Result<Rc<AddressPool>, Fault> {
         match &self.at {
             At::Fixed(_, pool) => Ok(Rc::clone(cx.generation().state(*pool))),
@@ -297,7 +297,7 @@ pub(super) struct AddressPool {
     switching: OnceCell<Rc<dyn Upstream>>,
     /// Until then httpgrpc sends whole messages: the server did not implement the streaming service.
     unstreamed_until: Cell<Option<Instant>>,
-    transport: Arc<Transport>,
+    transport: Arc<UpstreamTransport>,
     /// The pool for each client, whose connections begin with its own header of the PROXY protocol. As in Caddy, the
     /// requests of one client share connections.
     by_client: RefCell<HashMap<Option<IpAddr>, Rc<AddressPool>>>,
@@ -308,7 +308,7 @@ pub(super) struct AddressPool {
 }
 
 impl AddressPool {
-    fn new(address: Address, is_name: bool, worker: &Rc<dyn Worker>, transport: &Arc<Transport>) -> Self {
+    fn new(address: Address, is_name: bool, worker: &Rc<dyn Worker>, transport: &Arc<UpstreamTransport>) -> Self {
         let transport = transport::to_address(transport, &address);
         let upstream: Rc<dyn Upstream> = if is_name {
             NamedUpstream::new(&address.to_dial(), worker, &transport)
@@ -335,14 +335,19 @@ impl AddressPool {
             return Rc::clone(pool);
         }
         let tls = TlsClient { server_name: Some(name.to_owned()), ..tls.clone() };
-        let transport = Arc::new(Transport { tls: Some(Arc::new(tls)), ..(*self.transport).clone() });
+        let transport = Arc::new(UpstreamTransport { tls: Some(Arc::new(tls)), ..(*self.transport).clone() });
         let pool = Rc::new(Self::new(self.address.clone(), false, worker, &transport));
         self.by_server_name.borrow_mut().remember(name, &pool);
         pool
     }
 
     /// Returns the pool for the network proxy at this URL. Fails with 502 if the URL is not valid.
-    fn of_network_proxy(&self, url: &[u8], configured: &Transport, worker: &Rc<dyn Worker>) -> Result<Rc<Self>, Fault> {
+    fn of_network_proxy(
+        &self,
+        url: &[u8],
+        configured: &UpstreamTransport,
+        worker: &Rc<dyn Worker>,
+    ) -> Result<Rc<Self>, Fault> {
         let url = std::str::from_utf8(url).unwrap_or_default();
         if let Some(pool) = self.by_network_proxy.borrow().known.get(url) {
             return Ok(Rc::clone(pool));
@@ -356,7 +361,7 @@ impl AddressPool {
         };
         let proxy = network_proxy::secured(network_proxy::parse(url).map_err(refuse)?, configured.tls.as_deref());
         // An address in the clear may still have a proxy with TLS: `tls_except_ports`.
-        let transport = Arc::new(Transport { network_proxy: Some(proxy), ..(*self.transport).clone() });
+        let transport = Arc::new(UpstreamTransport { network_proxy: Some(proxy), ..(*self.transport).clone() });
         let pool = Rc::new(Self::new(self.address.clone(), false, worker, &transport));
         self.by_network_proxy.borrow_mut().remember(url, &pool);
         Ok(pool)
@@ -368,7 +373,7 @@ impl AddressPool {
             return Rc::clone(pool);
         }
         let header = ProxyHeader { source: ip, ..header };
-        let transport = Arc::new(Transport { proxy_header: Some(header), ..(*self.transport).clone() });
+        let transport = Arc::new(UpstreamTransport { proxy_header: Some(header), ..(*self.transport).clone() });
         let pool = Rc::new(Self::new(self.address.clone(), false, worker, &transport));
         if by_client.len() >= CLIENTS_MAX {
             by_client.retain(|_, pool| Rc::strong_count(pool) > 1);
@@ -398,7 +403,7 @@ impl AddressPool {
             return &self.upstream;
         }
         self.switching.get_or_init(|| {
-            let transport = Transport { versions: Versions::Http1, ..(**transport).clone() };
+            let transport = UpstreamTransport { versions: Versions::Http1, ..(**transport).clone() };
             worker.upstream(&self.address.to_dial(), &Arc::new(transport))
         })
     }

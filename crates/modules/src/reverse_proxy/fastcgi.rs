@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_message::Method;
-use causeway_pipeline::{Body, Build, BuildError, Call, Context, Fault, Step, Template, Transport};
+use causeway_pipeline::{Body, Build, BuildError, Call, Context, Fault, Step, Template, UpstreamTransport};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -60,7 +60,7 @@ pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<TransportPar
     let written: FastCgiTransportConfig = build.parse(value)?;
     let mut duration = |key: &str, written: &Option<DurationConfig>| read_duration(key, written.as_ref(), build);
     let read_timeout = duration("read_timeout", &written.read_timeout)?;
-    let mut transport = Transport {
+    let mut transport = UpstreamTransport {
         fastcgi: Some(causeway_pipeline::FastCgi { captures_stderr: written.capture_stderr }),
         // DEVIATES Caddy: its limit is for the whole response. Here it is for each wait: for the head, and for more of
         // the content, so that a long download may take its time.
@@ -69,7 +69,7 @@ pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<TransportPar
         write_timeout: duration("write_timeout", &written.write_timeout)?,
         // A connection carries one request.
         idle_timeout: Duration::ZERO,
-        ..Transport::default()
+        ..UpstreamTransport::default()
     };
     if let Some(limit) = duration("dial_timeout", &written.dial_timeout)? {
         transport.connect_timeout = limit;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_httpgrpc::{Limits, ResponseDecoder};
-use causeway_pipeline::{Build, BuildError, StateId, Transport, Versions};
+use causeway_pipeline::{Build, BuildError, StateId, UpstreamTransport, Versions};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -65,7 +65,7 @@ pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<TransportPar
     let message_bytes_max = message_size(written.max_message_size, build)?;
     let mut duration = |key: &str, written: &Option<DurationConfig>| read_duration(key, written.as_ref(), build);
     let timeout = duration("timeout", &written.timeout)?;
-    let mut transport = Transport {
+    let mut transport = UpstreamTransport {
         versions: Versions::Http2,
         // The timeout applies to each phase. For a unary call `answer` also applies it to the whole call.
         head_timeout: timeout,
@@ -73,7 +73,7 @@ pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<TransportPar
         write_timeout: timeout,
         head_bytes_max: HEAD_BYTES_MAX,
         trailers_bytes_max: HEAD_BYTES_MAX,
-        ..Transport::default()
+        ..UpstreamTransport::default()
     };
     if let Some(limit) = duration("dial_timeout", &written.dial_timeout)? {
         transport.connect_timeout = limit;

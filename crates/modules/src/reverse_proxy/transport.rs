@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_pipeline::{Build, BuildError, ProxyHeader, ProxyProtocolVersion, Template, Transport, Versions};
+use causeway_pipeline::{Build, BuildError, ProxyHeader, ProxyProtocolVersion, Template, UpstreamTransport, Versions};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -20,7 +20,7 @@ use causeway_pipeline::upstream::ConnectionLimits;
 /// A compiled `transport`.
 pub(super) struct TransportParts {
     pub(super) wire_form: WireForm,
-    pub(super) transport: Arc<Transport>,
+    pub(super) transport: Arc<UpstreamTransport>,
     /// The server name for TLS, if each request has its own.
     pub(super) server_name: Option<Template>,
     /// The URL of the network proxy, likewise.
@@ -121,8 +121,8 @@ fn read(
     value: &Value,
     written: &ProxyTransportConfig,
     build: &mut Build<'_>,
-) -> Result<(Transport, Option<Template>, u64), BuildError> {
-    let mut transport = Transport::default();
+) -> Result<(UpstreamTransport, Option<Template>, u64), BuildError> {
+    let mut transport = UpstreamTransport::default();
     set_limits(&mut transport, written, build)?;
     if written.keep_alive.is_some() {
         build.at("keep_alive", |build| keep_alive(&value["keep_alive"], &mut transport, build))?;
@@ -155,7 +155,7 @@ fn read(
 
 /// Sets the limits on time, connections and heads.
 fn set_limits(
-    transport: &mut Transport,
+    transport: &mut UpstreamTransport,
     written: &ProxyTransportConfig,
     build: &mut Build<'_>,
 ) -> Result<(), BuildError> {
@@ -211,7 +211,7 @@ fn local_address(text: &str, build: &Build<'_>) -> Result<SocketAddr, BuildError
 
 /// Returns the transport for an address: without TLS for a port of `tls_except_ports`, and with the families of its
 /// network.
-pub(super) fn to_address(transport: &Arc<Transport>, address: &Address) -> Arc<Transport> {
+pub(super) fn to_address(transport: &Arc<UpstreamTransport>, address: &Address) -> Arc<UpstreamTransport> {
     let families = address.families();
     let is_clear =
         transport.tls.as_ref().is_some_and(|tls| tls.except_ports.iter().any(|port| **port == *address.port));
@@ -219,10 +219,10 @@ pub(super) fn to_address(transport: &Arc<Transport>, address: &Address) -> Arc<T
         return Arc::clone(transport);
     }
     let tls = if is_clear { None } else { transport.tls.clone() };
-    Arc::new(Transport { tls, families, ..(**transport).clone() })
+    Arc::new(UpstreamTransport { tls, families, ..(**transport).clone() })
 }
 
-fn keep_alive(value: &Value, transport: &mut Transport, build: &mut Build<'_>) -> Result<(), BuildError> {
+fn keep_alive(value: &Value, transport: &mut UpstreamTransport, build: &mut Build<'_>) -> Result<(), BuildError> {
     let written: KeepAliveConfig = build.parse(value)?;
     if let Some(limit) = &written.idle_timeout
         && let Some(limit) = build.at("idle_timeout", |build| limit.read(build))?

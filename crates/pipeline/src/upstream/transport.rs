@@ -10,7 +10,7 @@ use crate::worker::{Families, Resolver};
 
 /// The transport to an upstream. Created at load, shared by all workers.
 #[derive(Debug, Clone)]
-pub struct Transport {
+pub struct UpstreamTransport {
     /// The HTTP versions to use.
     pub versions: Versions,
     /// FastCGI in place of HTTP; `versions` and `tls` then have no effect.
@@ -60,7 +60,7 @@ pub struct Transport {
     pub trailers_bytes_max: u32,
 }
 
-impl Default for Transport {
+impl Default for UpstreamTransport {
     fn default() -> Self {
         Self {
             versions: Versions::Http1,
@@ -120,7 +120,7 @@ impl fmt::Debug for NetworkProxy {
     }
 }
 
-impl Transport {
+impl UpstreamTransport {
     /// Returns the network proxy if requests go to it in absolute form, and not through a tunnel.
     pub fn forward_proxy(&self) -> Option<&NetworkProxy> {
         let is_clear = self.tls.is_none() && self.versions != Versions::Http2 && self.fastcgi.is_none();

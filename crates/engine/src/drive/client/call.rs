@@ -10,7 +10,7 @@ use causeway_message::{
     BodyLength, FieldMap, Framing, Head, Method, ResponseHead, StatusCode, StreamId, Version, WriteList, names,
 };
 use causeway_pipeline::upstream::{EngineCall, FailureKind, StderrLevel, report_failure, report_stderr};
-use causeway_pipeline::{Body, BodyError, CallError, Frame, Transport};
+use causeway_pipeline::{Body, BodyError, CallError, Frame, UpstreamTransport};
 use progress::{Span, Stamp};
 
 use super::super::sending::{PumpOutcome, Sending, framing_of, is_listed};
@@ -139,7 +139,7 @@ impl UpstreamCall {
         wake: ExchangeWake,
         (body, framing): (Body, Framing),
         is_retry: bool,
-        (upstream, transport): (Rc<str>, &Transport),
+        (upstream, transport): (Rc<str>, &UpstreamTransport),
     ) -> Self {
         // A tunnel's bytes wait for the upstream's consent; everything else follows the head at once.
         let mut sending = Sending::new();
@@ -522,7 +522,7 @@ impl UpstreamCall {
     pub(super) fn deadline(
         &self,
         machine: &ClientMachine,
-        transport: &Transport,
+        transport: &UpstreamTransport,
         is_blocked: bool,
     ) -> Option<(Instant, CallError)> {
         if self.awaits_window(machine) {
@@ -555,7 +555,8 @@ mod tests {
     #[test]
     fn the_time_for_the_head_begins_after_the_request() {
         let (_handle, carried) = fake_call::sent();
-        let transport = Transport { head_timeout: Some(Duration::from_secs(60)), ..Transport::default() };
+        let transport =
+            UpstreamTransport { head_timeout: Some(Duration::from_secs(60)), ..UpstreamTransport::default() };
         let address = Rc::from("127.0.0.1:1");
         let machine = ClientMachine::new(false, &transport, (&address, Duration::ZERO), None);
         let sent = (Body::Empty, Framing::Empty);

@@ -392,7 +392,7 @@ impl Exchange {
         // A panic may leave the context in any state; the context is dropped and never used again.
         let verdict = catch_unwind(AssertUnwindSafe(|| work(cx))).ok();
         if verdict.is_none() {
-            core.load.count_panic();
+            core.counters.count_panic();
             self.ending = Ending::Panicked;
         }
         verdict

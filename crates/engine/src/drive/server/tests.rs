@@ -24,7 +24,7 @@ use serde_json::json;
 use super::*;
 use crate::listener::ListenerPlan;
 use crate::pools::{BlockingSpec, WorkPools};
-use crate::worker::{Load, Services};
+use crate::worker::{Services, WorkerCounters};
 use pair::Pair;
 use wire::{Wire, WireEnd};
 
@@ -167,9 +167,9 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let pools = WorkPools::new(BlockingSpec::default(), 1);
-        let services = Services::for_this_thread(90, 32 * 1024, pools, Arc::new(Load::default()));
+        let services = Services::for_this_thread(90, 32 * 1024, pools, Arc::new(WorkerCounters::default()));
         let core = Rc::clone(services.core());
-        core.load.connections.fetch_add(1, Ordering::Relaxed);
+        core.counters.connections.fetch_add(1, Ordering::Relaxed);
         let worker = core.worker();
         let generation = Generation::new(Arc::new(plan()), &worker, None);
         let spec = ListenerSpec::new(ListenAddress { host: None, port: 0 }, ServerId::FIRST);
@@ -575,6 +575,6 @@ fn a_dropped_connection_ends_its_exchanges() {
         ended.drain(..).map(|(target, o)| (target, o.status.map(StatusCode::as_u16), o.ending)).collect()
     });
     assert_eq!(ended, [gone("/hold", None), gone("/echo", Some(200))]);
-    assert_eq!(core.load.connections.load(Ordering::Relaxed), 0);
+    assert_eq!(core.counters.connections.load(Ordering::Relaxed), 0);
     core.close();
 }

@@ -12,7 +12,7 @@ use causeway_message::{FieldName, Method, StatusCode, names};
 use causeway_pipeline::build::DurationConfig;
 use causeway_pipeline::upstream::{CallEvent, CheckStatus, UpstreamStatus};
 use causeway_pipeline::worker::Sleep;
-use causeway_pipeline::{Body, Build, BuildError, Call, Transport, Upstream, Worker};
+use causeway_pipeline::{Body, Build, BuildError, Call, Upstream, UpstreamTransport, Worker};
 use causeway_pipeline::{BodyError, Frame};
 use regex::bytes::Regex;
 use serde::Deserialize;
@@ -221,7 +221,7 @@ pub(in super::super) struct Target {
 pub(in super::super) struct Checker {
     checks: ActiveChecks,
     targets: Box<[Target]>,
-    transport: Arc<Transport>,
+    transport: Arc<UpstreamTransport>,
 }
 
 impl Checker {
@@ -229,11 +229,11 @@ impl Checker {
     pub(in super::super) fn launch(
         checks: ActiveChecks,
         targets: Vec<Target>,
-        transport: &Arc<Transport>,
+        transport: &Arc<UpstreamTransport>,
         build: &mut Build<'_>,
     ) -> Arc<Self> {
         // Checks do not wait for a connection: an upstream is not unhealthy because all its connections are in use.
-        let transport = Arc::new(Transport { connection_limits: None, ..Transport::clone(transport) });
+        let transport = Arc::new(UpstreamTransport { connection_limits: None, ..UpstreamTransport::clone(transport) });
         let checker = Arc::new(Self { checks, targets: targets.into(), transport });
         let (launched, is_running) = (Arc::downgrade(&checker), AtomicBool::new(false));
         build.state(move |worker| {

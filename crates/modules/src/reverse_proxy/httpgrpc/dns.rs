@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use causeway_pipeline::upstream::{CallPool, EngineCall};
-use causeway_pipeline::{CallError, TlsClient, Transport, Upstream, Worker};
+use causeway_pipeline::{CallError, TlsClient, Upstream, UpstreamTransport, Worker};
 
 /// How long resolved addresses are used without a new lookup.
 const FRESH_FOR: Duration = Duration::from_secs(30);
@@ -21,7 +21,7 @@ const WAITING_MAX: usize = 1024;
 /// An upstream given by a name.
 pub(in super::super) struct NamedUpstream {
     name: Box<str>,
-    transport: Arc<Transport>,
+    transport: Arc<UpstreamTransport>,
     worker: Rc<dyn Worker>,
     calls: Rc<CallPool>,
     known: RefCell<DnsState>,
@@ -42,7 +42,7 @@ struct DnsState {
 
 impl NamedUpstream {
     /// Creates the upstream of `name`, which is `host:port`.
-    pub(in super::super) fn new(name: &str, worker: &Rc<dyn Worker>, transport: &Arc<Transport>) -> Rc<Self> {
+    pub(in super::super) fn new(name: &str, worker: &Rc<dyn Worker>, transport: &Arc<UpstreamTransport>) -> Rc<Self> {
         let transport = named_by(name, transport);
         // This upstream never connects: only its call records are used.
         let calls = Rc::clone(worker.upstream(name, &transport).calls());
@@ -150,14 +150,14 @@ impl NamedUpstream {
 }
 
 /// Returns the transport whose TLS verifies the name instead of the address.
-fn named_by(name: &str, transport: &Arc<Transport>) -> Arc<Transport> {
+fn named_by(name: &str, transport: &Arc<UpstreamTransport>) -> Arc<UpstreamTransport> {
     match &transport.tls {
         Some(tls) if tls.server_name.is_none() => {
             let host = name.rsplit_once(':').map_or(name, |(host, _)| host);
             // The brackets of an IPv6 literal are part of the `host:port` notation, not of the address.
             let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
             let tls = TlsClient { server_name: Some(host.to_owned()), ..(**tls).clone() };
-            Arc::new(Transport { tls: Some(Arc::new(tls)), ..(**transport).clone() })
+            Arc::new(UpstreamTransport { tls: Some(Arc::new(tls)), ..(**transport).clone() })
         }
         _ => Arc::clone(transport),
     }
@@ -202,7 +202,7 @@ mod tests {
             ("a.test:95", Some(given), Some("given.test")),
             ("a.test:95", None, None),
         ] {
-            let transport = Arc::new(Transport { tls: tls.map(Arc::new), ..Transport::default() });
+            let transport = Arc::new(UpstreamTransport { tls: tls.map(Arc::new), ..UpstreamTransport::default() });
             let named = named_by(name, &transport);
             assert_eq!(named.tls.as_ref().and_then(|tls| tls.server_name.as_deref()), want, "{name}");
         }

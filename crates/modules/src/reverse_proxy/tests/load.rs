@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_pipeline::{NetworkProxyProtocol, Transport};
+use causeway_pipeline::{NetworkProxyProtocol, UpstreamTransport};
 use causeway_testkit::{Kit, Request};
 use serde_json::{Value, json};
 
@@ -390,7 +390,7 @@ fn options_of_connections() {
     }
     // Not in Caddy: without PINGs by default, as there.
     let pings = transport(json!({ "keep_alive": { "ping_interval": "30s", "ping_timeout": "5s" } }));
-    let both = |transport: &Transport| (transport.ping_interval, transport.ping_timeout.as_secs());
+    let both = |transport: &UpstreamTransport| (transport.ping_interval, transport.ping_timeout.as_secs());
     assert_eq!((both(&default), both(&pings)), ((None, 15), (Some(Duration::from_secs(30)), 5)));
     let tls = transport(json!({ "tls": { "curves": ["x25519"] } })).tls.clone().expect("TLS");
     assert_eq!(tls.groups, ["x25519"]);
@@ -423,7 +423,7 @@ fn a_server_name_for_each_request() {
     };
     let [one, again, other, none] = ["a.test", "a.test", "b.test", ""].map(|name| of(&mut kit, name));
     assert!(Arc::ptr_eq(&one, &again) && !Arc::ptr_eq(&one, &other));
-    let name = |transport: &Arc<Transport>| transport.tls.as_ref().expect("TLS").server_name.clone();
+    let name = |transport: &Arc<UpstreamTransport>| transport.tls.as_ref().expect("TLS").server_name.clone();
     assert_eq!((name(&one).as_deref(), name(&other).as_deref(), name(&none)), (Some("a.test"), Some("b.test"), None));
     // A client chooses the names, so any number of them needs bounded memory.
     for number in 0..3000 {
@@ -450,7 +450,7 @@ fn a_network_proxy_for_each_request() {
     let proxies = [("https", "a.test"), ("https", "a.test"), ("http", "b.test:3128"), ("socks5", "u:p@b.test")];
     let [one, again, other, socks] = proxies.map(|(scheme, host)| of(&mut kit, scheme, host));
     assert!(Arc::ptr_eq(&one, &again) && !Arc::ptr_eq(&one, &other));
-    let proxy = |transport: &Arc<Transport>| transport.network_proxy.clone().expect("a network proxy");
+    let proxy = |transport: &Arc<UpstreamTransport>| transport.network_proxy.clone().expect("a network proxy");
     let tls = proxy(&one).tls.clone().expect("TLS to the proxy");
     assert_eq!((&*proxy(&one).address, tls.server_name.as_deref(), tls.insecure), ("a.test:443", None, true));
     assert_eq!((&*proxy(&other).address, proxy(&other).tls.is_none()), ("b.test:3128", true));

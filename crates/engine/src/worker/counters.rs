@@ -6,7 +6,7 @@ use crate::observer::Observed;
 
 /// Counters of one worker. They give no order to other memory, so all accesses are relaxed.
 #[derive(Default)]
-pub(crate) struct Load {
+pub(crate) struct WorkerCounters {
     /// Connections that the worker has, including those handed to it that it has not begun; other workers read it when
     /// they accept.
     pub(crate) connections: AtomicUsize,
@@ -24,7 +24,7 @@ pub(crate) struct Load {
     pub(crate) observed: Observed,
 }
 
-impl Load {
+impl WorkerCounters {
     /// Returns the number of blocks in use. Exact while the worker is idle.
     pub(crate) fn blocks_in_use(&self) -> u64 {
         let home = self.blocks_returned_locally.load(Ordering::Relaxed)
