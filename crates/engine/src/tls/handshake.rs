@@ -48,6 +48,11 @@ use crate::worker::Core;
 const PLAIN_HTTP: &[u8] = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
 /// The first bytes of plain HTTP requests, of a record header's length.
 const PLAIN_STARTS: [&[u8; 5]; 5] = [b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO"];
+/// Returns whether a client's first bytes are a request in plain HTTP.
+fn is_plain_http(bytes: &[u8]) -> bool {
+    bytes.first_chunk().is_some_and(|start| PLAIN_STARTS.contains(&start))
+}
+
 /// Maximum number of bytes that are read from a refused peer before the close.
 const LINGER_BYTES_MAX: usize = 64 * 1024;
 /// How long a handshake waits while its certificate is obtained ([`Certificates::obtain`](super::Certificates::obtain)), instead of the
@@ -259,63 +264,84 @@ impl Handshake {
         let mut fed = 0;
         loop {
             if inbound.is_full() {
-                let is_plain = inbound.sealed().first_chunk().is_some_and(|start| PLAIN_STARTS.contains(&start));
-                return Err(if is_plain && self.listener.plan().redirect_bytes_max.is_some() {
-                    Refusal::Close
-                } else if is_plain {
-                    Refusal::Send(PLAIN_HTTP.to_vec())
-                } else {
-                    Refusal::alert(alert::INTERNAL_ERROR)
-                });
+                return Err(self.refuse_overlong(inbound.sealed()));
             }
             self.fill(inbound).await?;
             self.is_silent.set(false);
             let bytes = inbound.sealed();
-            if bytes.first_chunk().is_some_and(|start| PLAIN_STARTS.contains(&start)) {
-                match self.listener.plan().redirect_bytes_max {
+            if is_plain_http(bytes) {
+                match self.answer_plain_http(bytes) {
+                    Some(refusal) => return Err(refusal),
                     // The rest of the head follows.
-                    Some(max) if redirect::is_cut(bytes, max) => continue,
-                    // Caddy, http_redirect: a longer head than that gets no response.
-                    Some(max) if redirect::is_too_long(bytes, max) => return Err(Refusal::Close),
-                    Some(max) => {
-                        return Err(Refusal::Send(redirect::answer(bytes, max).unwrap_or(PLAIN_HTTP.to_vec())));
-                    }
-                    None => return Err(Refusal::Send(PLAIN_HTTP.to_vec())),
+                    None => continue,
                 }
             }
             // The acceptor has a buffer of its own, so it gets only the new bytes.
-            let mut fresh = &bytes[fed..];
+            let fresh = &bytes[fed..];
             fed = bytes.len();
-            while !fresh.is_empty() {
-                let read = acceptor.read_tls(&mut fresh);
-                match acceptor.accept() {
-                    Ok(Some(accepted)) => return Ok(accepted),
-                    // The acceptor may take a part of the bytes at a time. Without progress the ClientHello is too long.
-                    Ok(None) if matches!(read, Ok(1..)) => {}
-                    Ok(None) => return Err(Refusal::alert(alert::DECODE_ERROR)),
-                    // rustls looks for the extension before the version. Clients without TLS 1.2 need not send it, and RFC 5246
-                    // Appendix E.1 has an alert for them.
-                    Err((Error::PeerIncompatible(PeerIncompatible::SignatureAlgorithmsExtensionRequired), _))
-                        if client_hello::is_before_tls12(bytes) =>
+            if let Some(accepted) = self.feed_acceptor(&mut acceptor, fresh, bytes)? {
+                return Ok(accepted);
+            }
+        }
+    }
+
+    /// Refuses bytes that have filled the buffer without being a whole ClientHello.
+    fn refuse_overlong(&self, bytes: &[u8]) -> Refusal {
+        match (is_plain_http(bytes), self.listener.plan().redirect_bytes_max) {
+            (true, Some(_)) => Refusal::Close,
+            (true, None) => Refusal::Send(PLAIN_HTTP.to_vec()),
+            (false, _) => Refusal::alert(alert::INTERNAL_ERROR),
+        }
+    }
+
+    /// Returns the refusal of a client that speaks HTTP without TLS; `None` while the head of a request to redirect is incomplete.
+    fn answer_plain_http(&self, bytes: &[u8]) -> Option<Refusal> {
+        match self.listener.plan().redirect_bytes_max {
+            Some(max) if redirect::is_cut(bytes, max) => None,
+            // Caddy, http_redirect: a longer head than that gets no response.
+            Some(max) if redirect::is_too_long(bytes, max) => Some(Refusal::Close),
+            Some(max) => Some(Refusal::Send(redirect::answer(bytes, max).unwrap_or(PLAIN_HTTP.to_vec()))),
+            None => Some(Refusal::Send(PLAIN_HTTP.to_vec())),
+        }
+    }
+
+    /// Gives the acceptor the `fresh` ones of all `bytes` of the client. Returns `None` while the ClientHello is incomplete.
+    fn feed_acceptor(
+        &self,
+        acceptor: &mut Acceptor,
+        mut fresh: &[u8],
+        bytes: &[u8],
+    ) -> Result<Option<Accepted>, Refusal> {
+        while !fresh.is_empty() {
+            let read = acceptor.read_tls(&mut fresh);
+            match acceptor.accept() {
+                Ok(Some(accepted)) => return Ok(Some(accepted)),
+                // The acceptor may take a part of the bytes at a time. Without progress the ClientHello is too long.
+                Ok(None) if matches!(read, Ok(1..)) => {}
+                Ok(None) => return Err(Refusal::alert(alert::DECODE_ERROR)),
+                // rustls looks for the extension before the version. Clients without TLS 1.2 need not send it, and RFC 5246
+                // Appendix E.1 has an alert for them.
+                Err((Error::PeerIncompatible(PeerIncompatible::SignatureAlgorithmsExtensionRequired), _))
+                    if client_hello::is_before_tls12(bytes) =>
+                {
+                    tracing::debug!(peer = %self.endpoints, "the client offers no version from TLS 1.2 on");
+                    return Err(Refusal::alert(alert::PROTOCOL_VERSION));
+                }
+                Err((error, mut answer)) => {
+                    tracing::debug!(peer = %self.endpoints, %error, "invalid ClientHello");
+                    let mut bytes = Vec::new();
+                    // Writing to a vector cannot fail.
+                    let _ = answer.write_all(&mut bytes);
+                    if bytes.is_empty()
+                        && let Some(description) = alert::description(&error)
                     {
-                        tracing::debug!(peer = %self.endpoints, "the client offers no version from TLS 1.2 on");
-                        return Err(Refusal::alert(alert::PROTOCOL_VERSION));
+                        bytes.extend(alert::in_the_clear(description));
                     }
-                    Err((error, mut answer)) => {
-                        tracing::debug!(peer = %self.endpoints, %error, "invalid ClientHello");
-                        let mut bytes = Vec::new();
-                        // Writing to a vector cannot fail.
-                        let _ = answer.write_all(&mut bytes);
-                        if bytes.is_empty()
-                            && let Some(description) = alert::description(&error)
-                        {
-                            bytes.extend(alert::in_the_clear(description));
-                        }
-                        return Err(Refusal::Send(bytes));
-                    }
+                    return Err(Refusal::Send(bytes));
                 }
             }
         }
+        Ok(None)
     }
 
     /// Runs a step on a thread of the signature pool. Refuses the handshake when the pool's queue is full.
@@ -393,8 +419,8 @@ impl Handshake {
         let _ = told.await;
     }
 
-    /// Waits for `poll`, a socket operation or an offloaded step, until the deadline. Also ends when the listener ends before
-    /// the peer has sent a byte; in a process that another one replaces only after the time for idle connections.
+    /// Waits for `poll`, a socket operation or an offloaded step, until the deadline. The wait also ends when the listener ends before the
+    /// peer has sent a byte; while another process takes over, that is after the time for idle connections.
     async fn wait<T>(
         &self,
         mut poll: impl FnMut(&mut TcpStream, &mut PollContext<'_>) -> Poll<io::Result<T>>,

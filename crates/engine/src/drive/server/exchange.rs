@@ -340,7 +340,10 @@ impl Exchange {
         poll_cx: &PollContext<'_>,
         out: &mut WriteList,
     ) {
-        if self.is_tunnel && self.inbound == Inbound::Open && self.sending.is_done() {
+        if self.inbound != Inbound::Open {
+            return;
+        }
+        if self.is_tunnel && self.sending.is_done() {
             let mailbox = self.cx.mailbox();
             if mailbox.is_abandoned() {
                 // Both directions are over: further bytes of the peer have no reader.
@@ -349,38 +352,39 @@ impl Exchange {
             }
             mailbox.register_driver_for_drop(poll_cx.waker());
         }
-        if self.inbound == Inbound::Open {
-            let mailbox = self.cx.mailbox();
-            let is_wanted = mailbox.has_reader_waited();
-            if is_wanted && machine.expects_continue(self.stream) {
-                // Until now the peer waited for the 100.
-                self.last_progress = clock::now();
-                machine.send_continue(self.stream, out);
-            }
-            let taken = mailbox.take_released_bytes();
-            if taken > 0 {
-                // Until now the peer waited for the reader, so the peer's time begins here.
-                self.last_progress = clock::now();
-                machine.release(self.stream, taken, out);
-            }
-            if machine.is_multiplexed() && self.sending.is_done() {
-                // The response is queued, and its handlers may have left a part of the body unread.
-                mailbox.register_driver_for_drop(poll_cx.waker());
-                let unread = mailbox.discard_unread();
-                if unread > 0 {
-                    // Until now the peer waited for the reader, as above. The reset beyond the bound waits until the response is
-                    // written: some clients lose a response that comes together with it.
-                    self.last_progress = clock::now();
-                    self.discarded += unread as u64;
-                    if !self.discards_too_much() {
-                        machine.release(self.stream, u32::try_from(unread).unwrap_or(u32::MAX), out);
-                    }
-                }
-                return;
-            }
-            if machine.is_multiplexed() || !is_wanted {
-                // The reader may be another task. It must wake this one, because the peer waits for window, or for 100 (Continue).
-                mailbox.register_driver(poll_cx.waker());
+        let mailbox = self.cx.mailbox();
+        let is_wanted = mailbox.has_reader_waited();
+        if is_wanted && machine.expects_continue(self.stream) {
+            // Until now the peer waited for the 100.
+            self.last_progress = clock::now();
+            machine.send_continue(self.stream, out);
+        }
+        let taken = mailbox.take_released_bytes();
+        if taken > 0 {
+            // Until now the peer waited for the reader, so the peer's time begins here.
+            self.last_progress = clock::now();
+            machine.release(self.stream, taken, out);
+        }
+        if machine.is_multiplexed() && self.sending.is_done() {
+            // The response is queued, and its handlers may have left a part of the body unread.
+            mailbox.register_driver_for_drop(poll_cx.waker());
+            self.discard_unread(machine, out);
+        } else if machine.is_multiplexed() || !is_wanted {
+            // The reader may be another task. It must wake this one, because the peer waits for window, or for 100 (Continue).
+            mailbox.register_driver(poll_cx.waker());
+        }
+    }
+
+    /// Discards content that arrived and has no reader, and opens the stream's window again, up to a bound.
+    fn discard_unread<M: ServerMachine>(&mut self, machine: &mut M, out: &mut WriteList) {
+        let unread = self.cx.mailbox().discard_unread();
+        if unread > 0 {
+            // Until now the peer waited for the reader, so the peer's time begins here. The reset beyond the bound waits until the
+            // response is written: some clients lose a response that comes together with it.
+            self.last_progress = clock::now();
+            self.discarded += unread as u64;
+            if !self.discards_too_much() {
+                machine.release(self.stream, u32::try_from(unread).unwrap_or(u32::MAX), out);
             }
         }
     }
@@ -455,22 +459,8 @@ impl Exchange {
         // Until now the peer waited for the handlers.
         self.last_progress = clock::now();
         self.cx.drop_replaced_body();
-        // RFC 9110 §15.3.6: a 205 has no content, but a length.
-        if status == StatusCode::RESET_CONTENT {
-            body = Body::Empty;
-        }
-        if status.is_informational() && !matches!(body, Body::Tunnel(_)) {
-            status = self.after_interim(status, machine, out);
-        }
-        if self.cx.is_extended_connect() {
-            self.adapt_to_extended_connect(&mut status, &mut body);
-        }
-        let method = self.cx.original().method();
-        if matches!(body, Body::Tunnel(_)) && method == Method::Connect {
-            // RFC 9110 §9.3.6: a tunnel by CONNECT begins with 2xx, not with 101.
-            status = StatusCode::OK;
-        }
-        let sends_no_content = method == Method::Head || status.forbids_content();
+        self.correct_status(&mut status, &mut body, machine, out);
+        let sends_no_content = self.cx.original().method() == Method::Head || status.forbids_content();
         self.status = Some(status);
         self.cx.response_mut().set_status(status);
         let framing = framing_of(&body);
@@ -482,12 +472,46 @@ impl Exchange {
         if let Framing::Sized(len) = framing {
             self.sending.announce(len);
         }
+        if sends_no_content && !matches!(body, Body::Tunnel(_)) {
+            body = Body::Empty;
+        }
+        self.begin_content(body, machine, out);
+    }
+
+    /// Replaces what HTTP does not allow in a final response.
+    fn correct_status<M: ServerMachine>(
+        &mut self,
+        status: &mut StatusCode,
+        body: &mut Body,
+        machine: &mut M,
+        out: &mut WriteList,
+    ) {
+        // RFC 9110 §15.3.6: a 205 has no content, but a length.
+        if *status == StatusCode::RESET_CONTENT {
+            *body = Body::Empty;
+        }
+        let is_tunnel = matches!(body, Body::Tunnel(_));
+        if status.is_informational() && !is_tunnel {
+            *status = self.after_interim(*status, machine, out);
+        }
+        if self.cx.is_extended_connect() {
+            self.adapt_to_extended_connect(status, body);
+        }
+        if is_tunnel && self.cx.original().method() == Method::Connect {
+            // RFC 9110 §9.3.6: a tunnel by CONNECT begins with 2xx, not with 101.
+            *status = StatusCode::OK;
+        }
+    }
+
+    /// Sends the content that follows the head, or begins to.
+    fn begin_content<M: ServerMachine>(&mut self, body: Body, machine: &mut M, out: &mut WriteList) {
         match body {
             // A chunk longer than a stream's share of the output waits for its turn among the other streams.
-            Body::Chunk(chunk) if !sends_no_content && machine.is_multiplexed() && chunk.len() > STREAM_BYTES_MAX => {
+            Body::Chunk(chunk) if machine.is_multiplexed() && chunk.len() > STREAM_BYTES_MAX => {
                 return self.sending.begin(Body::Chunk(chunk));
             }
-            Body::Chunk(mut chunk) if !sends_no_content => {
+            // Most content fits into the output together with the head: one write for both.
+            Body::Chunk(mut chunk) => {
                 let len = chunk.len();
                 machine.send(self.stream, &mut chunk, out);
                 self.sending.count(len - chunk.len());
@@ -505,10 +529,8 @@ impl Exchange {
                 }
                 return self.sending.begin(body);
             }
-            Body::File(_) | Body::Parts(_) | Body::Stream(_) | Body::Incoming(_) if !sends_no_content => {
-                return self.sending.begin(body);
-            }
-            _ => {}
+            Body::File(_) | Body::Parts(_) | Body::Stream(_) | Body::Incoming(_) => return self.sending.begin(body),
+            Body::Empty => {}
         }
         machine.finish(self.stream, out);
         self.sending.finish();
