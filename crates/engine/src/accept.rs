@@ -163,6 +163,7 @@ pub(crate) async fn accept(
                 continue;
             }
         };
+        // Read after the accept: the listener may have ended meanwhile.
         let is_ending = listener.is_ending();
         backlog_left -= i32::from(is_ending);
         match accepted {

@@ -56,7 +56,7 @@ const NICE_MIDDLE: i32 = 10;
 /// quarter of the threads and of the queue.
 #[derive(Debug, Clone, Copy)]
 pub struct BlockingSpec {
-    /// Maximum number of threads; 32 by default.
+    /// Maximum number of threads; 32 by default, and one at least.
     pub threads_max: usize,
     /// Maximum number of queued jobs; 1024 by default.
     pub queue_max: usize,
@@ -98,6 +98,8 @@ impl PoolSpec {
     /// Returns the bounds for a kind of work. CPU-bound kinds have one thread per worker, since more would not be faster.
     fn of(kind: WorkKind, blocking: BlockingSpec, workers: usize) -> Self {
         let BlockingSpec { threads_max, queue_max } = blocking;
+        // Without a thread no job would ever run.
+        let threads_max = threads_max.max(1);
         match kind {
             WorkKind::File => Self::shared("file", threads_max, queue_max),
             WorkKind::Blocking => Self {
@@ -140,8 +142,8 @@ impl WorkPools {
     ///
     /// # Errors
     /// The queue or the share of one of the job's parties is full, or the system cannot start a first thread.
-    pub(crate) fn run(&self, work: Work, job: Box<dyn Job>) -> Result<(), Busy> {
-        self.0[work.kind() as usize].run(work, job)
+    pub(crate) fn submit(&self, work: Work, job: Box<dyn Job>) -> Result<(), Busy> {
+        self.0[work.kind() as usize].submit(work, job)
     }
 }
 
@@ -219,7 +221,7 @@ impl WorkPool {
     }
 
     /// Queues a job and provides a thread for it.
-    fn run(self: &Arc<Self>, work: Work, job: Box<dyn Job>) -> Result<(), Busy> {
+    fn submit(self: &Arc<Self>, work: Work, job: Box<dyn Job>) -> Result<(), Busy> {
         let mut stamp = Stamp::default();
         progress::before_send(&mut stamp);
         // Abandoned jobs drop after the unlock: dropping a module's values may be slow or take further locks.

@@ -2,7 +2,7 @@
 //!
 //! - `names`: suites, groups and protocols by their configuration names
 //! - `client_auth`: verification of client certificates; `verify_server`: of upstreams' certificates
-//! - `certificate_checks`: checks for both; `version1`: certificates that rustls cannot parse
+//! - `certificate_checks`: checks for both; `x509_v1`: certificates that rustls cannot parse
 //! - `client_handshake`: the handshake in the client's role, for upstreams
 //! - `plan`: a listener's policies, ready to run, and the choice of one for a ClientHello; `tickets`: keys for the tickets of sessions
 //! - `client_hello`: fields that rustls does not return
@@ -39,8 +39,8 @@ mod session;
 mod stream;
 mod tickets;
 mod verify_server;
-mod version1;
 mod write_secret;
+mod x509_v1;
 
 use std::fmt;
 use std::net::IpAddr;

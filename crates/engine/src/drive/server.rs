@@ -511,6 +511,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         let closing = machine.should_close();
         let awaits_body = machine.waits_for() == WaitsFor::Body;
         let is_multiplexed = machine.is_multiplexed();
+        // Effects first, so that the test below changes nothing.
         for exchange in exchanges.iter_mut() {
             exchange.count_if_written(&line.core);
             if is_multiplexed && exchange.discards_too_much() {

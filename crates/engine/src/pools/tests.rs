@@ -58,7 +58,7 @@ fn one_thread(queue_max: usize) -> Arc<WorkPool> {
 /// Occupies a thread of the pool until the sender is used or dropped.
 fn occupy(pool: &Arc<WorkPool>, jobs: &Jobs, work: Work) -> Sender<()> {
     let (job, end) = jobs.held(0);
-    pool.run(work, job).unwrap();
+    pool.submit(work, job).unwrap();
     assert_eq!(jobs.seen.recv(), Ok(0));
     end
 }
@@ -78,9 +78,9 @@ fn a_pool_keeps_order_bounds_its_queue_and_survives_a_panic() {
     }
     let (pool, jobs) = (one_thread(2), Jobs::new());
     let end = occupy(&pool, &jobs, WORK());
-    pool.run(WORK(), Box::new(Panics)).unwrap();
-    pool.run(WORK(), jobs.job(2)).unwrap();
-    assert_eq!(pool.run(WORK(), jobs.job(3)), Err(Busy));
+    pool.submit(WORK(), Box::new(Panics)).unwrap();
+    pool.submit(WORK(), jobs.job(2)).unwrap();
+    assert_eq!(pool.submit(WORK(), jobs.job(3)), Err(Busy));
     end.send(()).unwrap();
     assert_eq!(jobs.seen.recv(), Ok(2));
     assert_eq!(pool.lock().threads, 1);
@@ -97,7 +97,7 @@ fn a_full_queue_of_one_kind_does_not_refuse_other_kinds() {
         for number in 0.. {
             let (job, end) = jobs.held(0);
             held.push(end);
-            if pools.run(Work::of(flooded).for_party("test", number), job) == Err(Busy) {
+            if pools.submit(Work::of(flooded).for_party("test", number), job) == Err(Busy) {
                 break;
             }
         }
@@ -105,7 +105,7 @@ fn a_full_queue_of_one_kind_does_not_refuse_other_kinds() {
             if kind == flooded {
                 continue;
             }
-            pools.run(Work::of(kind), jobs.job(number)).expect("its queue is empty");
+            pools.submit(Work::of(kind), jobs.job(number)).expect("its queue is empty");
             let mut begun = jobs.seen.recv();
             while begun == Ok(0) {
                 begun = jobs.seen.recv();
@@ -123,14 +123,14 @@ fn abandoned_jobs_leave_the_queue_and_do_not_run() {
     for number in 1..=3 {
         let job = jobs.job(number);
         flags.push(Arc::clone(&job.is_abandoned));
-        pool.run(WORK(), job).unwrap();
+        pool.submit(WORK(), job).unwrap();
     }
-    assert_eq!(pool.run(WORK(), jobs.job(4)), Err(Busy));
+    assert_eq!(pool.submit(WORK(), jobs.job(4)), Err(Busy));
     flags[0].store(true, Ordering::Relaxed);
     flags[2].store(true, Ordering::Relaxed);
-    pool.run(WORK(), jobs.job(5)).unwrap();
-    pool.run(WORK(), jobs.job(6)).unwrap();
-    assert_eq!(pool.run(WORK(), jobs.job(7)), Err(Busy));
+    pool.submit(WORK(), jobs.job(5)).unwrap();
+    pool.submit(WORK(), jobs.job(6)).unwrap();
+    assert_eq!(pool.submit(WORK(), jobs.job(7)), Err(Busy));
     drop(end);
     assert_eq!([jobs.seen.recv(), jobs.seen.recv(), jobs.seen.recv()], [Ok(2), Ok(5), Ok(6)]);
 }
@@ -145,7 +145,7 @@ fn a_party_gets_only_a_quarter_of_the_pool_for_blocking_work() {
     let mut run = |work, number| {
         let (job, end) = jobs.held(number);
         held.push(end);
-        pool.run(work, job)
+        pool.submit(work, job)
     };
     for (work, number) in [(client(1), 1), (client(1), 2)] {
         assert_eq!((run(work, number), jobs.seen.recv()), (Ok(()), Ok(number)));
@@ -179,11 +179,11 @@ fn a_party_gets_only_its_share_of_the_queue() {
         (of(3, "carol"), jobs.job(6), Ok(())),
         (WORK(), jobs.job(7), Ok(())),
     ] {
-        assert_eq!(pool.run(work, job), want);
+        assert_eq!(pool.submit(work, job), want);
     }
     // An abandoned job does not count against its client.
     gone.store(true, Ordering::Relaxed);
-    assert_eq!(pool.run(of(1, "dave"), jobs.job(8)), Ok(()));
+    assert_eq!(pool.submit(of(1, "dave"), jobs.job(8)), Ok(()));
 }
 
 #[test]
@@ -192,14 +192,14 @@ fn a_party_gets_only_its_share_of_the_threads() {
     let (pool, jobs) = (WorkPool::new(spec), Jobs::new());
     let hangs = || WORK().for_party("name", "hangs.test");
     let end = occupy(&pool, &jobs, hangs());
-    pool.run(WORK(), jobs.job(0)).unwrap();
+    pool.submit(WORK(), jobs.job(0)).unwrap();
     assert_eq!(jobs.seen.recv(), Ok(0));
     while pool.lock().running.len() > 1 {
         std::thread::yield_now();
     }
-    pool.run(hangs(), jobs.job(1)).unwrap();
+    pool.submit(hangs(), jobs.job(1)).unwrap();
     // The second thread is free, and skips the queued job of `hangs.test`. Without a wakeup it would sleep for `IDLE`.
-    pool.run(WORK().for_party("name", "answers.test"), jobs.job(2)).unwrap();
+    pool.submit(WORK().for_party("name", "answers.test"), jobs.job(2)).unwrap();
     assert_eq!(jobs.seen.recv_timeout(IDLE / 2), Ok(2));
     drop(end);
     assert_eq!(jobs.seen.recv(), Ok(1));

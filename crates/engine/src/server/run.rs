@@ -61,14 +61,14 @@ impl WorkerSpec {
         // Sending fails only when the engine's start has failed already; its `Stop` follows.
         let _ = report.send(prepared);
         if is_ready {
-            obey(core, &mut listeners, &mut self.inbox).await;
+            run_commands(core, &mut listeners, &mut self.inbox).await;
         }
         core.close();
     }
 }
 
 /// Executes the engine's commands until `Stop`, or after `EndWhenIdle` until the last connection has ended.
-async fn obey(core: &Core, listeners: &mut Listeners, inbox: &mut UnboundedReceiver<Command>) {
+async fn run_commands(core: &Core, listeners: &mut Listeners, inbox: &mut UnboundedReceiver<Command>) {
     let mut idle = std::pin::pin!(core.lifecycle.idle());
     loop {
         let command = tokio::select! {
@@ -81,6 +81,7 @@ async fn obey(core: &Core, listeners: &mut Listeners, inbox: &mut UnboundedRecei
                 // The channel has room for every worker's report. Sending fails only when the reload was dropped.
                 let _ = report.try_send(listeners.prepare(change));
             }
+            // The drop of the sender is the report.
             Some(Command::Abandon(_done)) => listeners.abandon(),
             Some(Command::Commit(done)) => {
                 listeners.commit();
@@ -98,6 +99,7 @@ async fn obey(core: &Core, listeners: &mut Listeners, inbox: &mut UnboundedRecei
             Some(Command::Announce(at)) => core.lifecycle.announce_shutdown(at),
             Some(Command::Drain { idle_grace, emptied }) => {
                 listeners.drain(idle_grace).await;
+                // The drop is the report: the engine waits until no worker has a sender.
                 drop(emptied);
             }
             Some(Command::EndWhenIdle) => core.lifecycle.end_when_idle(),

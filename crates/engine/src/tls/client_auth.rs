@@ -13,7 +13,7 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
 
 use super::certificate_checks;
-use super::version1;
+use super::x509_v1;
 
 /// Makes the verifier for a policy's mode.
 ///
@@ -154,7 +154,7 @@ impl ClientChainVerifier {
     /// Returns whether a handshake's signature is verified without webpki. webpki refuses certificates of version 1, and those with unknown
     /// critical extensions, which RFC 5280 §4.2 forbids only where a certificate is verified.
     fn bypasses_webpki(&self, leaf: &CertificateDer<'_>) -> bool {
-        !self.verifies || version1::is_version1(leaf)
+        !self.verifies || x509_v1::is_x509_v1(leaf)
     }
 }
 
@@ -178,10 +178,10 @@ impl ClientCertVerifier for ClientChainVerifier {
             // self-signed certificates usually are.
             if self.authorities.iter().any(|authority| authority[..] == **leaf) {
                 certificate_checks::verify_listed(leaf, now)?;
-            } else if version1::is_version1(leaf) {
+            } else if x509_v1::is_x509_v1(leaf) {
                 // webpki refuses X.509 version 1, which Go accepts and old client certificates have.
                 let algorithms = &self.provider.signature_verification_algorithms;
-                version1::verify_client(leaf, &self.authorities, now, algorithms)?;
+                x509_v1::verify_client(leaf, &self.authorities, now, algorithms)?;
             } else {
                 self.verify_chain(leaf, intermediates, now)?;
             }
@@ -201,7 +201,7 @@ impl ClientCertVerifier for ClientChainVerifier {
     ) -> Result<HandshakeSignatureValid, Error> {
         let algorithms = &self.provider.signature_verification_algorithms;
         if self.bypasses_webpki(leaf) {
-            return version1::verify_signature(message, leaf, signed, algorithms, false);
+            return x509_v1::verify_signature(message, leaf, signed, algorithms, false);
         }
         verify_tls12_signature(message, leaf, signed, algorithms)
     }
@@ -214,7 +214,7 @@ impl ClientCertVerifier for ClientChainVerifier {
     ) -> Result<HandshakeSignatureValid, Error> {
         let algorithms = &self.provider.signature_verification_algorithms;
         if self.bypasses_webpki(leaf) {
-            return version1::verify_signature(message, leaf, signed, algorithms, true);
+            return x509_v1::verify_signature(message, leaf, signed, algorithms, true);
         }
         verify_tls13_signature(message, leaf, signed, algorithms)
     }

@@ -255,9 +255,9 @@ fn can_verify(hello: &ClientHello<'_>, key: &CertifiedKey) -> bool {
         _ => suite.as_str().is_some_and(|name| name.starts_with("TLS_ECDHE_ECDSA")),
     };
     // The suites of TLS 1.3 work with every kind of key.
-    let is_version3 = |suite: &CipherSuite| suite.as_str().is_some_and(|name| name.starts_with("TLS13_"));
+    let is_tls13 = |suite: &CipherSuite| suite.as_str().is_some_and(|name| name.starts_with("TLS13_"));
     key.key.choose_scheme(hello.signature_schemes()).is_some()
-        && hello.cipher_suites().iter().any(|suite| is_version3(suite) || is_suite_of(suite))
+        && hello.cipher_suites().iter().any(|suite| is_tls13(suite) || is_suite_of(suite))
 }
 
 /// Returns the configuration for a handshake that verifies a challenge.

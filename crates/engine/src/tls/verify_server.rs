@@ -12,7 +12,7 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, InvalidMessage, Roo
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use super::version1;
+use super::x509_v1;
 
 /// Makes the verifier of an upstream. The first use of the system's authorities reads them from disk, so this may block.
 ///
@@ -100,8 +100,8 @@ impl Verifier {
         is_tls13: bool,
     ) -> Result<HandshakeSignatureValid, Error> {
         let algorithms = &self.provider.signature_verification_algorithms;
-        let by_key = || version1::verify_signature(message, certificate, signature, algorithms, is_tls13);
-        if version1::is_version1(certificate) {
+        let by_key = || x509_v1::verify_signature(message, certificate, signature, algorithms, is_tls13);
+        if x509_v1::is_x509_v1(certificate) {
             return by_key();
         }
         let by_webpki = if is_tls13 { verify_tls13_signature } else { verify_tls12_signature };

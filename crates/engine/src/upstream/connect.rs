@@ -39,25 +39,25 @@ pub(crate) type Lookups = SingleFlight<(Box<str>, Option<Arc<Resolver>>), Result
 
 /// The task of a connection, from the first attempt to the close.
 pub(super) async fn run(pool: Rc<UpstreamPool>, link: Rc<Link>) {
-    let attempt = Attempt { pool, link, fault: CallError::Closed, has_failed: true };
+    let attempt = Attempt { pool, link, fault: CallError::Closed, is_established: false };
     let Attempt { pool, link, .. } = &attempt;
     let limit = pool.transport.connect_timeout;
     // A limit that is too long for the clock is none.
     let deadline = Instant::now().checked_add(limit);
-    let connected = match tokio::time::timeout(limit, reach(pool, deadline)).await {
+    let connected = match tokio::time::timeout(limit, establish(pool, deadline)).await {
         Ok(connected) => connected,
         Err(_) => Err(CallError::ConnectTimedOut),
     };
     match connected {
-        Ok((Reached::Clear(stream), peer)) => {
+        Ok((Established::Cleartext(stream), peer)) => {
             let is_http2 = pool.transport.versions == Versions::Http2;
             serve(attempt, stream, peer, is_http2).await;
         }
-        Ok((Reached::Protected(Connected { stream, is_http2 }), peer)) => {
+        Ok((Established::Tls(Connected { stream, is_http2 }), peer)) => {
             pool.set_http2(link, is_http2);
             serve(attempt, stream, peer, is_http2).await;
         }
-        Ok((Reached::Nested(Connected { stream, is_http2 }), peer)) => {
+        Ok((Established::TlsInTls(Connected { stream, is_http2 }), peer)) => {
             pool.set_http2(link, is_http2);
             serve(attempt, stream, peer, is_http2).await;
         }
@@ -71,7 +71,8 @@ async fn serve<T: Transport>(mut attempt: Attempt, stream: T, peer: Peer, is_htt
     let connection = ClientConnection::new(pool, Rc::clone(link), stream, peer, is_http2);
     pool.hand_first(link);
     let pool = Rc::clone(pool);
-    attempt.has_failed = false;
+    attempt.is_established = true;
+    // The link belongs to the open connection from now on.
     drop(attempt);
     OpenConnection::new(connection, pool).await;
 }
@@ -81,7 +82,7 @@ struct Attempt {
     pool: Rc<UpstreamPool>,
     link: Rc<Link>,
     fault: CallError,
-    has_failed: bool,
+    is_established: bool,
 }
 
 impl Attempt {
@@ -93,7 +94,7 @@ impl Attempt {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        if self.has_failed {
+        if !self.is_established {
             self.pool.connect_failed(&self.link, &self.fault);
         }
     }
@@ -125,12 +126,12 @@ impl<T: Transport> Future for OpenConnection<T> {
 }
 
 /// The transport of an open connection.
-enum Reached {
-    Clear(TcpStream),
+enum Established {
+    Cleartext(TcpStream),
     /// TLS to the upstream, or to a network proxy for an upstream without TLS.
-    Protected(Connected),
+    Tls(Connected),
     /// TLS to the upstream in TLS to a network proxy.
-    Nested(Connected<TlsStream>),
+    TlsInTls(Connected<TlsStream>),
 }
 
 /// The other end of a connection.
@@ -143,7 +144,7 @@ pub(crate) struct Peer {
 }
 
 /// Opens a connection. `deadline` only divides the time between addresses; the caller ends the attempt.
-async fn reach(pool: &Rc<UpstreamPool>, deadline: Option<Instant>) -> Result<(Reached, Peer), CallError> {
+async fn establish(pool: &Rc<UpstreamPool>, deadline: Option<Instant>) -> Result<(Established, Peer), CallError> {
     let core = &pool.core;
     let (mut stream, peer) = match pool.address.strip_prefix(UNIX) {
         Some(path) => (connect_socket(path).await?, Peer::default()),
@@ -189,18 +190,18 @@ async fn reach(pool: &Rc<UpstreamPool>, deadline: Option<Instant>) -> Result<(Re
             if pool.transport.tls.is_none() {
                 // The version of HTTP to the upstream, not to the proxy.
                 secured.is_http2 = pool.transport.versions == Versions::Http2;
-                return Ok((Reached::Protected(secured), peer));
+                return Ok((Established::Tls(secured), peer));
             }
-            Ok((Reached::Nested(secure(pool, secured.stream).await?), peer))
+            Ok((Established::TlsInTls(secure(pool, secured.stream).await?), peer))
         }
         _ => {
             if let Some(proxy) = proxy.filter(|_| is_tunnelled) {
                 stream = network_proxy::tunnel(stream, proxy, &pool.address).await?;
             }
             if pool.transport.tls.is_none() {
-                return Ok((Reached::Clear(stream), peer));
+                return Ok((Established::Cleartext(stream), peer));
             }
-            Ok((Reached::Protected(secure(pool, stream).await?), peer))
+            Ok((Established::Tls(secure(pool, stream).await?), peer))
         }
     }
 }
@@ -210,7 +211,7 @@ async fn secure<T: Transport>(pool: &Rc<UpstreamPool>, stream: T) -> Result<Conn
     let connector = connector(pool, TlsPeer::Upstream).await?;
     let secured = connector.connect(&pool.core, stream).await.map_err(CallError::Tls)?;
     if pool.transport.versions == Versions::Http2 && !secured.is_http2 {
-        return Err(CallError::Tls("it does not speak HTTP/2".into()));
+        return Err(CallError::Tls("the upstream did not select HTTP/2 (ALPN)".into()));
     }
     Ok(secured)
 }
@@ -268,7 +269,7 @@ async fn connect(
         Ok(literal) => vec![literal],
         Err(_) => look_up(core, address, transport.resolver.as_ref()).await?,
     };
-    let (stream, address) = race(addresses, transport, deadline).await?;
+    let (stream, address) = happy_eyeballs(addresses, transport, deadline).await?;
     // Requests are written whole, so Nagle's algorithm could only delay them.
     let _ = stream.set_nodelay(true);
     if let Some(pause) = transport.probe_interval {
@@ -281,7 +282,7 @@ async fn connect(
 
 /// Connects to one of a name's addresses. As in Go, the family of the first address has a head start, so that a network without
 /// the other family costs no more than that (RFC 8305). The fault is the first family's.
-async fn race(
+async fn happy_eyeballs(
     mut addresses: Vec<SocketAddr>,
     transport: &UpstreamTransport,
     deadline: Option<Instant>,
@@ -292,15 +293,16 @@ async fn race(
     let is_first = |address: &SocketAddr| addresses.first().is_some_and(|first| first.is_ipv4() == address.is_ipv4());
     let (first, other): (Vec<_>, Vec<_>) = addresses.iter().partition(|address| is_first(address));
     let Some(delay) = transport.fallback_delay.filter(|_| !other.is_empty()) else {
-        return in_turn(&addresses, transport, deadline).await;
+        return connect_sequentially(&addresses, transport, deadline).await;
     };
-    let mut preferred = pin!(in_turn(&first, transport, deadline));
+    let mut preferred = pin!(connect_sequentially(&first, transport, deadline));
     match tokio::time::timeout(delay, &mut preferred).await {
         Ok(Ok(connected)) => return Ok(connected),
-        Ok(Err(fault)) => return in_turn(&other, transport, deadline).await.map_err(|_| fault),
+        Ok(Err(fault)) => return connect_sequentially(&other, transport, deadline).await.map_err(|_| fault),
+        // Both families run from now on: the first connection wins.
         Err(_) => {}
     }
-    let mut fallback = pin!(in_turn(&other, transport, deadline));
+    let mut fallback = pin!(connect_sequentially(&other, transport, deadline));
     let (ended, is_preferred) = poll_fn(|poll_cx| match preferred.as_mut().poll(poll_cx) {
         Poll::Ready(ended) => Poll::Ready((ended, true)),
         Poll::Pending => fallback.as_mut().poll(poll_cx).map(|ended| (ended, false)),
@@ -308,13 +310,14 @@ async fn race(
     .await;
     match (ended, is_preferred) {
         (Ok(connected), _) => Ok(connected),
+        // One family has failed, so the other one decides.
         (Err(fault), true) => fallback.await.map_err(|_| fault),
         (Err(_), false) => preferred.await,
     }
 }
 
 /// Tries one address after the other, each for its share of the time until `deadline`. The fault is the last one's.
-async fn in_turn(
+async fn connect_sequentially(
     addresses: &[SocketAddr],
     transport: &UpstreamTransport,
     deadline: Option<Instant>,
@@ -472,11 +475,11 @@ mod tests {
         let (_listener, open) = listener("127.0.0.1");
         let transport =
             UpstreamTransport { fallback_delay: Some(Duration::from_millis(1)), ..UpstreamTransport::default() };
-        assert_eq!(race(vec![dead, open], &transport, None).await.unwrap().1, open);
+        assert_eq!(happy_eyeballs(vec![dead, open], &transport, None).await.unwrap().1, open);
         // The first family may still win.
         let (_listener, first) = listener("::1");
-        assert_eq!(race(vec![first, open], &transport, None).await.unwrap().1, first);
-        assert_eq!(race(vec![dead, open, first], &transport, None).await.unwrap().1, open);
+        assert_eq!(happy_eyeballs(vec![first, open], &transport, None).await.unwrap().1, first);
+        assert_eq!(happy_eyeballs(vec![dead, open, first], &transport, None).await.unwrap().1, open);
     }
 
     // Go's dialer: a family that fails needs no delay, and the error is the first family's.
@@ -486,11 +489,11 @@ mod tests {
         let closed = ["::1", "127.0.0.1"].map(|host| listener(host).1);
         for delay in [None, Some(Duration::from_secs(3600))] {
             let transport = UpstreamTransport { fallback_delay: delay, ..UpstreamTransport::default() };
-            assert_eq!(race(vec![closed[0], open], &transport, None).await.unwrap().1, open);
-            let fault = race(closed.to_vec(), &transport, None).await.unwrap_err();
+            assert_eq!(happy_eyeballs(vec![closed[0], open], &transport, None).await.unwrap().1, open);
+            let fault = happy_eyeballs(closed.to_vec(), &transport, None).await.unwrap_err();
             assert_eq!(fault, CallError::Connect(io::ErrorKind::ConnectionRefused));
         }
-        let nothing = race(Vec::new(), &UpstreamTransport::default(), None).await.unwrap_err();
+        let nothing = happy_eyeballs(Vec::new(), &UpstreamTransport::default(), None).await.unwrap_err();
         assert_eq!(nothing, CallError::Resolve(CallError::NO_ADDRESS.into()));
     }
 
@@ -502,7 +505,7 @@ mod tests {
         for delay in [None, Some(Duration::from_secs(3600))] {
             let transport = UpstreamTransport { fallback_delay: delay, ..UpstreamTransport::default() };
             // No time is left, so the share of the first one is over at once.
-            let connected = race(vec![dead, open], &transport, Some(Instant::now())).await;
+            let connected = happy_eyeballs(vec![dead, open], &transport, Some(Instant::now())).await;
             assert_eq!(connected.unwrap().1, open);
         }
     }
@@ -523,10 +526,10 @@ mod tests {
         let (_listener, open) = listener("127.0.0.1");
         let closed = listener("::1").1;
         let of = |families| UpstreamTransport { families, ..UpstreamTransport::default() };
-        assert_eq!(race(vec![closed, open], &of(Families::Ipv4), None).await.unwrap().1, open);
-        let fault = race(vec![closed, open], &of(Families::Ipv6), None).await.unwrap_err();
+        assert_eq!(happy_eyeballs(vec![closed, open], &of(Families::Ipv4), None).await.unwrap().1, open);
+        let fault = happy_eyeballs(vec![closed, open], &of(Families::Ipv6), None).await.unwrap_err();
         assert_eq!(fault, CallError::Connect(io::ErrorKind::ConnectionRefused));
-        let fault = race(vec![open], &of(Families::Ipv6), None).await.unwrap_err();
+        let fault = happy_eyeballs(vec![open], &of(Families::Ipv6), None).await.unwrap_err();
         assert_eq!(fault, CallError::Resolve(CallError::NO_ADDRESS.into()));
     }
 
@@ -536,11 +539,11 @@ mod tests {
         let (listener, open) = listener("127.0.0.1");
         let from =
             |local: &str| UpstreamTransport { local_address: local.parse().ok(), ..UpstreamTransport::default() };
-        race(vec![open], &from("127.0.0.9:0"), None).await.unwrap();
+        happy_eyeballs(vec![open], &from("127.0.0.9:0"), None).await.unwrap();
         assert_eq!(listener.accept().unwrap().1.ip(), std::net::IpAddr::from([127, 0, 0, 9]));
-        assert!(race(vec![open], &from("[::1]:0"), None).await.is_err());
+        assert!(happy_eyeballs(vec![open], &from("[::1]:0"), None).await.is_err());
         // No address of this machine.
-        let fault = race(vec![open], &from("192.0.2.1:0"), None).await.unwrap_err();
+        let fault = happy_eyeballs(vec![open], &from("192.0.2.1:0"), None).await.unwrap_err();
         assert_eq!(fault, CallError::Connect(io::ErrorKind::AddrNotAvailable));
     }
 }

@@ -66,7 +66,7 @@ impl Worker for Services {
     }
 
     fn offload(&self, work: Work, job: Box<dyn Job>) -> Result<(), Busy> {
-        self.pools.run(work, job)
+        self.pools.submit(work, job)
     }
 
     fn spawn(&self, job: Pin<Box<dyn Future<Output = ()>>>) {

@@ -454,6 +454,7 @@ impl Exchange {
     }
 
     fn respond<M: ServerMachine>(&mut self, response: Response, machine: &mut M, out: &mut WriteList) {
+        // The profiler counts the encoding of a head as a stage of its own.
         let _span = stage::ENCODE.enter();
         let Response { mut status, mut body } = response;
         // Until now the peer waited for the handlers.
@@ -478,7 +479,7 @@ impl Exchange {
         self.begin_content(body, machine, out);
     }
 
-    /// Replaces what HTTP does not allow in a final response.
+    /// Replaces a status or content that HTTP does not allow in a final response.
     fn correct_status<M: ServerMachine>(
         &mut self,
         status: &mut StatusCode,

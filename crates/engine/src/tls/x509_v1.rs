@@ -14,7 +14,7 @@ use x509_parser::prelude::{SubjectPublicKeyInfo, X509Certificate, X509Version};
 use super::certificate_checks::{BAD, may_sign, parse, verify_time};
 
 /// Returns whether a certificate is of version 1; `false` when it does not parse.
-pub(super) fn is_version1(certificate: &CertificateDer<'_>) -> bool {
+pub(super) fn is_x509_v1(certificate: &CertificateDer<'_>) -> bool {
     parse(certificate).is_ok_and(|certificate| certificate.version() == X509Version::V1)
 }
 
@@ -49,7 +49,7 @@ pub(super) fn verify_signature(
     if is_signed { Ok(HandshakeSignatureValid::assertion()) } else { Err(CertificateError::BadSignature.into()) }
 }
 
-/// Verifies that a client's certificate is one of the authorities or is signed by one, and that it is valid at `now`.
+/// Verifies that one of the authorities has signed a client's certificate, and that it is valid at `now`.
 pub(super) fn verify_client(
     client: &CertificateDer<'_>,
     authorities: &[Vec<u8>],
@@ -58,9 +58,6 @@ pub(super) fn verify_client(
 ) -> Result<(), Error> {
     let leaf = parse(client)?;
     verify_time(&leaf, now)?;
-    if authorities.iter().any(|authority| authority[..] == **client) {
-        return Ok(());
-    }
     let (identifier, signature) = (signature_identifier(client).ok_or(BAD)?, &leaf.signature_value.data);
     let is_signed =
         authorities.iter().filter_map(|authority| X509Certificate::from_der(authority).ok()).any(|(_, by)| {
@@ -160,7 +157,7 @@ mod tests {
             let key = KeyPair::generate().unwrap();
             let authority = params.self_signed(&key).unwrap().der().to_vec();
             let client = signed_by(&Issuer::new(params, key));
-            assert!(is_version1(&client));
+            assert!(is_x509_v1(&client));
             let verified = verify_client(&client, &[authority], UnixTime::now(), &all);
             assert_eq!(verified.is_ok(), is_accepted, "{is_ca} {usages:?}: {verified:?}");
         }
