@@ -60,9 +60,9 @@ struct SiteSlot {
 static KNOWN: [SiteSlot; SLOTS] = [const { SiteSlot { key: AtomicU64::new(0), span: AtomicU32::new(0) } }; SLOTS];
 
 /// Returns the span of an operation at a source location.
-pub(crate) fn span(op: SyncOp, place: &'static Location<'static>) -> Span {
+pub(crate) fn span(op: SyncOp, call_site: &'static Location<'static>) -> Span {
     // A user-space address leaves the upper 8 bits free.
-    let key = (std::ptr::from_ref(place) as u64) << 8 | op as u64;
+    let key = (std::ptr::from_ref(call_site) as u64) << 8 | op as u64;
     let first = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     for probe in 0..PROBES as u64 {
         let slot = &KNOWN[(first + probe) as usize % SLOTS];
@@ -75,7 +75,7 @@ pub(crate) fn span(op: SyncOp, place: &'static Location<'static>) -> Span {
             return match slot.span.load(Ordering::Relaxed) {
                 // Threads may race here; they store equal ids.
                 0 => {
-                    let span = Span::at(op.word(), place);
+                    let span = Span::at(op.word(), call_site);
                     slot.span.store(span.id() + 1, Ordering::Relaxed);
                     span
                 }
@@ -83,7 +83,7 @@ pub(crate) fn span(op: SyncOp, place: &'static Location<'static>) -> Span {
             };
         }
     }
-    Span::at(op.word(), place)
+    Span::at(op.word(), call_site)
 }
 
 #[cfg(test)]
@@ -97,12 +97,12 @@ mod tests {
 
     #[test]
     fn a_place_has_a_span_for_each_operation() {
-        let place = here();
-        let lock = span(SyncOp::Lock, place);
-        assert_eq!(lock, span(SyncOp::Lock, place));
-        assert_ne!(lock, span(SyncOp::Send, place));
-        assert_eq!(lock, Span::at("lock", place));
-        assert_eq!(crate::spans()[lock.id() as usize], format!("lock {}:{}", file!(), place.line()));
+        let call_site = here();
+        let lock = span(SyncOp::Lock, call_site);
+        assert_eq!(lock, span(SyncOp::Lock, call_site));
+        assert_ne!(lock, span(SyncOp::Send, call_site));
+        assert_eq!(lock, Span::at("lock", call_site));
+        assert_eq!(crate::spans()[lock.id() as usize], format!("lock {}:{}", file!(), call_site.line()));
     }
 
     #[test]
@@ -111,8 +111,8 @@ mod tests {
         let places: Vec<&'static Location<'static>> =
             (0..2 * SLOTS).map(|_| &*Box::leak(Box::new(*Location::caller()))).collect();
         let want = Span::at("park", places[0]);
-        for place in places {
-            assert_eq!(span(SyncOp::Park, place), want);
+        for call_site in places {
+            assert_eq!(span(SyncOp::Park, call_site), want);
         }
     }
 }

@@ -77,7 +77,7 @@ impl StampCell {
         Self(AtomicU64::new(0))
     }
 
-    // All Relaxed: the operation that the note describes orders its writer before its reader.
+    // All Relaxed: the operation that the stamp describes orders its writer before its reader.
     pub(crate) fn leave(&self, stamp: Stamp) {
         self.0.store(stamp.0, Ordering::Relaxed);
     }

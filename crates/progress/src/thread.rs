@@ -49,7 +49,7 @@ struct ThreadStamps {
 }
 
 impl ThreadStamps {
-    /// Parks the calling thread, which owns these notes. Returns for how long it was blocked.
+    /// Parks the calling thread, which owns these stamps. Returns for how long it was blocked.
     fn parked(&self, park: impl FnOnce()) -> Duration {
         self.is_parked.store(true, Relaxed);
         let scope = BlockedScope::begin();
@@ -68,7 +68,7 @@ thread_local! {
 #[derive(Clone, Debug)]
 pub struct Thread {
     inner: std::thread::Thread,
-    notes: Arc<ThreadStamps>,
+    stamps: Arc<ThreadStamps>,
 }
 
 impl Thread {
@@ -80,10 +80,10 @@ impl Thread {
         }
         let mut stamp = Stamp::default();
         hooks::before_send(&mut stamp);
-        self.notes.unparked.leave(stamp);
+        self.stamps.unparked.leave(stamp);
         hooks::at(site::span(SyncOp::Unpark, Location::caller()));
         // The swap lets one caller per park pay for the wakeup.
-        let is_parked = self.notes.is_parked.load(Relaxed) && self.notes.is_parked.swap(false, Relaxed);
+        let is_parked = self.stamps.is_parked.load(Relaxed) && self.stamps.is_parked.swap(false, Relaxed);
         wake_if(is_parked, || self.inner.unpark());
     }
 
@@ -103,12 +103,12 @@ impl Thread {
 /// The calling thread's handle.
 #[must_use]
 pub fn current() -> Thread {
-    Thread { inner: std::thread::current(), notes: here() }
+    Thread { inner: std::thread::current(), stamps: here() }
 }
 
-/// The notes of the calling thread; during its exit an unused default.
+/// The stamps of the calling thread; during its exit an unused default.
 fn here() -> Arc<ThreadStamps> {
-    HERE.try_with(|notes| Arc::clone(notes.get_or_init(Arc::default))).unwrap_or_default()
+    HERE.try_with(|stamps| Arc::clone(stamps.get_or_init(Arc::default))).unwrap_or_default()
 }
 
 /// Blocks until another thread calls [`Thread::unpark`]. May return spuriously.
@@ -117,9 +117,9 @@ pub fn park() {
     if !hooks::is_active() {
         return std::thread::park();
     }
-    let notes = here();
-    let blocked = notes.parked(std::thread::park);
-    hooks::after_receive(notes.unparked.take(), blocked);
+    let stamps = here();
+    let blocked = stamps.parked(std::thread::park);
+    hooks::after_receive(stamps.unparked.take(), blocked);
     hooks::at(site::span(SyncOp::Park, Location::caller()));
 }
 
@@ -131,11 +131,11 @@ pub fn park_timeout(timeout: Duration) {
     }
     let mut timer = Stamp::default();
     hooks::sleep_began(&mut timer);
-    let notes = here();
-    let blocked = notes.parked(|| std::thread::park_timeout(timeout));
+    let stamps = here();
+    let blocked = stamps.parked(|| std::thread::park_timeout(timeout));
     // std does not report whether an unpark or the timeout ended the wait.
     if blocked < timeout {
-        hooks::after_receive(notes.unparked.take(), blocked);
+        hooks::after_receive(stamps.unparked.take(), blocked);
     } else {
         hooks::sleep_ended(timer, blocked);
     }
@@ -202,9 +202,9 @@ impl Builder {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let (notes, work) = instrumented(work, Location::caller());
+        let (stamps, work) = instrumented(work, Location::caller());
         let inner = self.0.spawn(work)?;
-        let thread = Thread { inner: inner.thread().clone(), notes };
+        let thread = Thread { inner: inner.thread().clone(), stamps };
         Ok(JoinHandle { inner, thread })
     }
 
@@ -227,7 +227,7 @@ impl Builder {
 }
 
 /// Wraps `work` so that it reports its begin and its end. The parent's side of the spawn is reported at once.
-fn instrumented<F, T>(work: F, place: &'static Location<'static>) -> (Arc<ThreadStamps>, impl FnOnce() -> T)
+fn instrumented<F, T>(work: F, call_site: &'static Location<'static>) -> (Arc<ThreadStamps>, impl FnOnce() -> T)
 where
     F: FnOnce() -> T,
 {
@@ -241,22 +241,22 @@ where
         }
     }
 
-    let notes = Arc::<ThreadStamps>::default();
-    let theirs = Arc::clone(&notes);
+    let stamps = Arc::<ThreadStamps>::default();
+    let theirs = Arc::clone(&stamps);
     let mut stamp = Stamp::default();
     if hooks::is_active() {
         hooks::before_send(&mut stamp);
-        hooks::at(site::span(SyncOp::Spawn, place));
+        hooks::at(site::span(SyncOp::Spawn, call_site));
     }
     let work = move || {
         register_thread();
         hooks::after_receive(stamp, Duration::ZERO);
         let _end = EndStamp(Arc::clone(&theirs));
-        // `current` and `park` on the new thread must find the notes that its parent's handle refers to.
+        // `current` and `park` on the new thread must find the stamps that its parent's handle refers to.
         HERE.with(|here| drop(here.set(theirs)));
         work()
     };
-    (notes, work)
+    (stamps, work)
 }
 
 /// [`std::thread::JoinHandle`], which reports the join.
@@ -281,7 +281,7 @@ impl<T> JoinHandle<T> {
     pub fn join(self) -> Result<T> {
         // Read before the join: afterwards every thread is finished.
         let is_finished = self.is_finished();
-        joined(&self.thread.notes, is_finished, Location::caller(), || self.inner.join())
+        joined(&self.thread.stamps, is_finished, Location::caller(), || self.inner.join())
     }
 
     /// Whether the thread has finished its work.
@@ -292,9 +292,9 @@ impl<T> JoinHandle<T> {
 }
 
 fn joined<T>(
-    notes: &ThreadStamps,
+    stamps: &ThreadStamps,
     is_finished: bool,
-    place: &'static Location<'static>,
+    call_site: &'static Location<'static>,
     join: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
     if !hooks::is_active() {
@@ -304,7 +304,7 @@ fn joined<T>(
     let result = join();
     let blocked = scope.end();
     // If the work was finished before, the join waited only for the system's part of the exit.
-    hooks::after_receive(notes.ended.read(), if is_finished { Duration::ZERO } else { blocked });
-    hooks::at(site::span(SyncOp::Join, place));
+    hooks::after_receive(stamps.ended.read(), if is_finished { Duration::ZERO } else { blocked });
+    hooks::at(site::span(SyncOp::Join, call_site));
     result
 }

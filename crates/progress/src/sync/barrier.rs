@@ -31,12 +31,12 @@ pub struct Barrier {
 
 struct BarrierState {
     /// The stamps of the threads that have arrived in this round.
-    here: Vec<Stamp>,
+    arrived: Vec<Stamp>,
     /// How many times the barrier has opened, wrapping.
     round: usize,
     /// The stamps of the last round and of the one before. Threads that have still to leave a round read them while
     /// others arrive for the next one.
-    said: [Vec<Stamp>; 2],
+    announced: [Vec<Stamp>; 2],
 }
 
 /// Whether the thread arrived last and opened the barrier: [`std::sync::BarrierWaitResult`].
@@ -46,7 +46,7 @@ impl Barrier {
     /// A barrier for `count` threads; 0 acts as 1.
     #[must_use]
     pub const fn new(count: usize) -> Self {
-        let state = BarrierState { here: Vec::new(), round: 0, said: [Vec::new(), Vec::new()] };
+        let state = BarrierState { arrived: Vec::new(), round: 0, announced: [Vec::new(), Vec::new()] };
         Self { state: Mutex::new(state), passed: Condvar::new(), count }
     }
 
@@ -57,22 +57,22 @@ impl Barrier {
         // Before the barrier's own lock, so that a pause here delays no other thread.
         hooks::before_send(&mut stamp);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let (round, mine) = (state.round, state.here.len());
-        state.here.push(stamp);
-        let is_leader = state.here.len() >= self.count;
+        let (round, mine) = (state.round, state.arrived.len());
+        state.arrived.push(stamp);
+        let is_leader = state.arrived.len() >= self.count;
         let mut blocked = Duration::ZERO;
-        let said = if is_leader {
-            state.said.swap(0, 1);
+        let announced = if is_leader {
+            state.announced.swap(0, 1);
             // The older vector is reused for the next round's stamps.
-            let BarrierState { here, said, .. } = &mut *state;
-            std::mem::swap(here, &mut said[0]);
-            state.here.clear();
+            let BarrierState { arrived, announced, .. } = &mut *state;
+            std::mem::swap(arrived, &mut announced[0]);
+            state.arrived.clear();
             state.round = round.wrapping_add(1);
-            let said = state.stamps_since(round);
+            let announced = state.stamps_since(round);
             // The lock is released first: every woken thread takes it.
             drop(state);
             wake(|| self.passed.notify_all());
-            said
+            announced
         } else {
             let scope = hooks::is_active().then(BlockedScope::begin);
             while state.round == round {
@@ -83,7 +83,7 @@ impl Barrier {
         };
         if hooks::is_active() {
             // One receive for each other thread; the first one carries the time of the wait.
-            for (_, stamp) in said.into_iter().enumerate().filter(|&(place, _)| place != mine) {
+            for (_, stamp) in announced.into_iter().enumerate().filter(|&(place, _)| place != mine) {
                 hooks::after_receive(stamp, std::mem::take(&mut blocked));
             }
             hooks::at(site::span(SyncOp::Barrier, Location::caller()));
@@ -99,8 +99,8 @@ impl BarrierState {
             return Vec::new();
         }
         match self.round.wrapping_sub(round) {
-            1 => self.said[0].clone(),
-            2 => self.said[1].clone(),
+            1 => self.announced[0].clone(),
+            2 => self.announced[1].clone(),
             // More threads than `count` use the barrier, and two later rounds have replaced the stamps.
             _ => Vec::new(),
         }

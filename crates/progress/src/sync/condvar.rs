@@ -31,7 +31,7 @@ use crate::stamp::{Stamp, StampCell};
 pub struct Condvar {
     inner: std::sync::Condvar,
     /// The stamp of the last notification.
-    note: StampCell,
+    stamp: StampCell,
     /// The number of waiting threads that began to wait while a profile ran.
     waiting: AtomicU32,
 }
@@ -52,7 +52,7 @@ impl Condvar {
     /// Returns a condition variable without waiting threads.
     #[must_use]
     pub const fn new() -> Self {
-        Self { inner: std::sync::Condvar::new(), note: StampCell::new(), waiting: AtomicU32::new(0) }
+        Self { inner: std::sync::Condvar::new(), stamp: StampCell::new(), waiting: AtomicU32::new(0) }
     }
 
     /// Releases the lock, waits for a notification, and takes the lock again. May wake spuriously.
@@ -63,7 +63,7 @@ impl Condvar {
     #[track_caller]
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
         if hooks::is_active() {
-            return self.wait_told(guard, Location::caller(), None, |inner| (self.inner.wait(inner), false)).0;
+            return self.wait_profiled(guard, Location::caller(), None, |inner| (self.inner.wait(inner), false)).0;
         }
         let MutexGuard { held, inner, .. } = guard;
         MutexGuard::of(held, self.inner.wait(inner))
@@ -98,7 +98,7 @@ impl Condvar {
         let (guard, timed_out) = if hooks::is_active() {
             let mut timer = Stamp::default();
             hooks::sleep_began(&mut timer);
-            self.wait_told(guard, Location::caller(), Some(timer), wait)
+            self.wait_profiled(guard, Location::caller(), Some(timer), wait)
         } else {
             let MutexGuard { held, inner, .. } = guard;
             let (inner, timed_out) = wait(inner);
@@ -149,7 +149,7 @@ impl Condvar {
 
     /// Reports a notification. Returns whether a thread is known to wait.
     #[inline]
-    fn stamp_notify(&self, place: &'static Location<'static>) -> bool {
+    fn stamp_notify(&self, call_site: &'static Location<'static>) -> bool {
         if !hooks::is_active() {
             return false;
         }
@@ -158,18 +158,18 @@ impl Condvar {
         if is_awaited {
             let mut stamp = Stamp::default();
             hooks::before_send(&mut stamp);
-            self.note.leave(stamp);
+            self.stamp.leave(stamp);
         }
-        hooks::at(site::span(SyncOp::Notify, place));
+        hooks::at(site::span(SyncOp::Notify, call_site));
         is_awaited
     }
 
     /// `wait` while a profile runs. Also returns whether `timer` ended it.
     #[cold]
-    fn wait_told<'a, T>(
+    fn wait_profiled<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,
-        place: &'static Location<'static>,
+        call_site: &'static Location<'static>,
         timer: Option<Stamp>,
         wait: impl FnOnce(Inner<'a, T>) -> (LockResult<Inner<'a, T>>, bool),
     ) -> (LockResult<MutexGuard<'a, T>>, bool) {
@@ -184,11 +184,11 @@ impl Condvar {
         // A notification is a message from the notifier; a timeout is a timer.
         match timer {
             Some(timer) if timed_out => hooks::sleep_ended(timer, blocked),
-            _ => hooks::after_receive(self.note.read(), blocked),
+            _ => hooks::after_receive(self.stamp.read(), blocked),
         }
         // The time to take the lock again is part of `blocked`.
         held.acquired(Duration::ZERO);
-        hooks::at(site::span(SyncOp::Wait, place));
+        hooks::at(site::span(SyncOp::Wait, call_site));
         (MutexGuard::of(held, inner), timed_out)
     }
 }

@@ -39,7 +39,7 @@ impl<'a, G> Guard<'a, G> {
         wait: impl FnOnce() -> LockResult<G>,
     ) -> LockResult<Self> {
         if hooks::is_active() {
-            return Self::acquire_told(watch, op, Location::caller(), attempt, wait);
+            return Self::acquire_profiled(watch, op, Location::caller(), attempt, wait);
         }
         // `ReleaseReport` is built after std's guard: built before, it would be moved, which costs more than the lock
         // itself.
@@ -50,14 +50,14 @@ impl<'a, G> Guard<'a, G> {
     }
 
     #[cold]
-    fn acquire_told(
+    fn acquire_profiled(
         watch: &'a Watch,
         op: SyncOp,
-        place: &'static Location<'static>,
+        call_site: &'static Location<'static>,
         attempt: impl FnOnce() -> TryLockResult<G>,
         wait: impl FnOnce() -> LockResult<G>,
     ) -> LockResult<Self> {
-        let (inner, held) = watch.acquire(op, place, attempt, wait);
+        let (inner, held) = watch.acquire(op, call_site, attempt, wait);
         Self::of(held, inner)
     }
 

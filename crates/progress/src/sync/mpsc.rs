@@ -140,14 +140,14 @@ impl<T> SyncSender<T> {
 
 impl<T> Clone for SyncSender<T> {
     fn clone(&self) -> Self {
-        self.channel.sender_came();
+        self.channel.add_sender();
         Self { channel: Arc::clone(&self.channel) }
     }
 }
 
 impl<T> Drop for SyncSender<T> {
     fn drop(&mut self) {
-        self.channel.sender_went();
+        self.channel.remove_sender();
     }
 }
 

@@ -34,12 +34,12 @@ impl Watch {
     pub(super) fn acquire<G>(
         &self,
         op: SyncOp,
-        place: &'static Location<'static>,
+        call_site: &'static Location<'static>,
         attempt: impl FnOnce() -> TryLockResult<G>,
         wait: impl FnOnce() -> LockResult<G>,
     ) -> (LockResult<G>, ReleaseReport<'_>) {
         hooks::before_lock();
-        let span = site::span(op, place);
+        let span = site::span(op, call_site);
         hooks::at(span);
         let span = span.enter();
         let (guard, blocked) = match attempt() {
@@ -60,11 +60,11 @@ impl Watch {
 
     /// Reports a lock that was taken without waiting, if a profile runs.
     #[inline]
-    pub(super) fn hold(&self, op: SyncOp, place: &'static Location<'static>) -> ReleaseReport<'_> {
+    pub(super) fn hold(&self, op: SyncOp, call_site: &'static Location<'static>) -> ReleaseReport<'_> {
         if !hooks::is_active() {
             return self.unreported(op);
         }
-        let span = site::span(op, place);
+        let span = site::span(op, call_site);
         hooks::at(span);
         let held = ReleaseReport { watch: self, sharing: sharing(op), span: span.enter() };
         held.acquired(Duration::ZERO);

@@ -49,7 +49,7 @@ pub fn scope<'env, F, T>(work: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
-    let place = Location::caller();
+    let call_site = Location::caller();
     let mut end = ScopeEnd { scope: 0, blocked_scope: None };
     let result = std::thread::scope(|inner| {
         let scope = Scope::of(inner);
@@ -59,7 +59,7 @@ where
         end.blocked_scope = hooks::is_active().then(BlockedScope::begin);
         result
     });
-    end.account_wait(place);
+    end.account_wait(call_site);
     result
 }
 
@@ -70,17 +70,17 @@ struct ScopeEnd {
 }
 
 impl ScopeEnd {
-    fn account_wait(mut self, place: &'static Location<'static>) {
+    fn account_wait(mut self, call_site: &'static Location<'static>) {
         // All threads have ended: one wait for all of them, which the first receive accounts for.
         let mut blocked = self.blocked_scope.take().map_or(Duration::ZERO, BlockedScope::end);
         if !hooks::is_active() {
             return;
         }
         let threads: Vec<_> = open(|open| open.extract_if(.., |(scope, _)| *scope == self.scope).collect());
-        for (_, notes) in threads {
-            hooks::after_receive(notes.ended.read(), std::mem::take(&mut blocked));
+        for (_, stamps) in threads {
+            hooks::after_receive(stamps.ended.read(), std::mem::take(&mut blocked));
         }
-        hooks::at(site::span(SyncOp::Join, place));
+        hooks::at(site::span(SyncOp::Join, call_site));
     }
 }
 
@@ -94,7 +94,7 @@ impl Drop for ScopeEnd {
 }
 
 impl<'scope, 'env> Scope<'scope, 'env> {
-    #[expect(unsafe_code, reason = "a place for another type's reference, which has to live as long")]
+    #[expect(unsafe_code, reason = "a call_site for another type's reference, which has to live as long")]
     fn of(inner: &'scope std::thread::Scope<'scope, 'env>) -> &'scope Self {
         // SAFETY: `Self` is std's scope and nothing else (`repr(transparent)`), and the lifetimes are the same.
         unsafe { &*std::ptr::from_ref(inner).cast::<Self>() }
@@ -122,18 +122,18 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         &'scope self,
         builder: std::thread::Builder,
         work: F,
-        place: &'static Location<'static>,
+        call_site: &'static Location<'static>,
     ) -> io::Result<ScopedJoinHandle<'scope, T>>
     where
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
-        let (notes, work) = instrumented(work, place);
+        let (stamps, work) = instrumented(work, call_site);
         let inner = builder.spawn_scoped(&self.0, work)?;
         if hooks::is_active() {
-            open(|open| open.push((self.address(), Arc::clone(&notes))));
+            open(|open| open.push((self.address(), Arc::clone(&stamps))));
         }
-        let thread = Thread { inner: inner.thread().clone(), notes };
+        let thread = Thread { inner: inner.thread().clone(), stamps };
         Ok(ScopedJoinHandle { inner, thread, scope: self.address() })
     }
 }
@@ -159,11 +159,11 @@ impl<T> ScopedJoinHandle<'_, T> {
     /// If the thread panicked: the payload of its panic.
     #[track_caller]
     pub fn join(self) -> Result<T> {
-        let (is_finished, notes) = (self.is_finished(), self.thread.notes);
-        let result = joined(&notes, is_finished, Location::caller(), || self.inner.join());
+        let (is_finished, stamps) = (self.is_finished(), self.thread.stamps);
+        let result = joined(&stamps, is_finished, Location::caller(), || self.inner.join());
         if hooks::is_active() {
             // It is joined: the scope's end need not report it.
-            open(|open| open.retain(|(scope, other)| *scope != self.scope || !Arc::ptr_eq(other, &notes)));
+            open(|open| open.retain(|(scope, other)| *scope != self.scope || !Arc::ptr_eq(other, &stamps)));
         }
         result
     }

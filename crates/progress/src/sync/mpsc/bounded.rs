@@ -1,6 +1,6 @@
 //! A channel with a fixed number of slots. A freed slot carries the receiver's stamp to the sender that takes it, so
 //! that the profiler sees how a slow receiver blocks its senders. Slots are taken in the order in which they became
-//! free: message n waits for message n − `places`, which stays true if a target is made faster.
+//! free: message n waits for message n − `capacity`, which stays true if a target is made faster.
 
 use std::collections::VecDeque;
 use std::panic::Location;
@@ -16,7 +16,7 @@ use crate::stamp::Stamp;
 
 pub(super) struct Bounded<T> {
     /// The number of slots. With 0 a sender hands its message over, and blocks until it is taken.
-    places: usize,
+    capacity: usize,
     state: Mutex<BoundedState<T>>,
     /// A message was queued, or the last sender was dropped.
     filled: Condvar,
@@ -35,18 +35,18 @@ struct BoundedState<T> {
     senders: usize,
     /// The number of senders that wait.
     senders_blocked: usize,
-    receiver: Receiving,
+    receiver: ReceiverState,
     /// The stamp of the last dropped sender, then the receiver's.
     senders_gone: Stamp,
     receiver_gone: Stamp,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Receiving {
-    Elsewhere,
+enum ReceiverState {
+    Running,
     /// It waits for a message.
-    Blocked,
-    Gone,
+    Waiting,
+    Dropped,
 }
 
 /// A queued message.
@@ -70,24 +70,24 @@ pub(super) enum Until {
 pub(super) enum SlotRelease {
     /// At once.
     Free,
-    /// Later, by [`Bounded::give_back`].
+    /// Later, by [`Bounded::free_slot`].
     Keep,
 }
 
 impl<T> Bounded<T> {
-    pub(super) fn new(places: usize) -> Self {
+    pub(super) fn new(capacity: usize) -> Self {
         let state = BoundedState {
             queue: VecDeque::new(),
-            untouched: places,
+            untouched: capacity,
             free: VecDeque::new(),
             tickets: 0,
             senders: 1,
             senders_blocked: 0,
-            receiver: Receiving::Elsewhere,
+            receiver: ReceiverState::Running,
             senders_gone: Stamp::default(),
             receiver_gone: Stamp::default(),
         };
-        Self { places, state: Mutex::new(state), filled: Condvar::new(), freed: Condvar::new() }
+        Self { capacity, state: Mutex::new(state), filled: Condvar::new(), freed: Condvar::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, BoundedState<T>> {
@@ -95,45 +95,45 @@ impl<T> Bounded<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn send(&self, value: T, place: &'static Location<'static>) -> Result<(), SendError<T>> {
-        if self.places == 0 {
-            return self.hand_over(value, place);
+    pub(super) fn send(&self, value: T, call_site: &'static Location<'static>) -> Result<(), SendError<T>> {
+        if self.capacity == 0 {
+            return self.hand_over(value, call_site);
         }
         let mut state = self.state();
         let mut blocked = Duration::ZERO;
-        if !state.has_room() && state.receiver != Receiving::Gone {
+        if !state.has_room() && state.receiver != ReceiverState::Dropped {
             let scope = hooks::is_active().then(BlockedScope::begin);
-            while !state.has_room() && state.receiver != Receiving::Gone {
+            while !state.has_room() && state.receiver != ReceiverState::Dropped {
                 state = self.wait_for_room(state);
             }
             blocked = scope.map_or(Duration::ZERO, BlockedScope::end);
         }
-        self.put(state, value, blocked, place)
+        self.put(state, value, blocked, call_site)
     }
 
-    pub(super) fn try_send(&self, value: T, place: &'static Location<'static>) -> Result<(), TrySendError<T>> {
+    pub(super) fn try_send(&self, value: T, call_site: &'static Location<'static>) -> Result<(), TrySendError<T>> {
         let mut state = self.state();
         // With 0 slots the receiver must be waiting, with no message queued for it yet.
-        let has_room = match self.places {
-            0 => state.receiver == Receiving::Blocked && state.queue.is_empty(),
+        let has_room = match self.capacity {
+            0 => state.receiver == ReceiverState::Waiting && state.queue.is_empty(),
             _ => state.has_room(),
         };
-        if state.receiver != Receiving::Gone && !has_room {
+        if state.receiver != ReceiverState::Dropped && !has_room {
             return Err(TrySendError::Full(value));
         }
-        if self.places == 0 && state.receiver != Receiving::Gone {
+        if self.capacity == 0 && state.receiver != ReceiverState::Dropped {
             let mut stamp = Stamp::default();
             if hooks::is_active() {
                 // Reported under the lock, although the hook may pause: without the lock the receiver could stop
                 // waiting.
                 hooks::before_send(&mut stamp);
-                hooks::at(site::span(SyncOp::Send, place));
+                hooks::at(site::span(SyncOp::Send, call_site));
             }
             state.queue.push_back(QueuedMessage { stamp, value, ticket: 0 });
             self.wake_receiver(state);
             return Ok(());
         }
-        self.put(state, value, Duration::ZERO, place).map_err(|SendError(value)| TrySendError::Disconnected(value))
+        self.put(state, value, Duration::ZERO, call_site).map_err(|SendError(value)| TrySendError::Disconnected(value))
     }
 
     /// Puts a message into a free slot, for which the sender was blocked for `blocked`.
@@ -142,17 +142,17 @@ impl<T> Bounded<T> {
         mut state: MutexGuard<'a, BoundedState<T>>,
         value: T,
         blocked: Duration,
-        place: &'static Location<'static>,
+        call_site: &'static Location<'static>,
     ) -> Result<(), SendError<T>> {
         let mut stamp = Stamp::default();
-        if state.receiver == Receiving::Gone {
-            let went = state.receiver_gone;
+        if state.receiver == ReceiverState::Dropped {
+            let dropped_stamp = state.receiver_gone;
             drop(state);
-            hooks::after_receive(went, blocked);
+            hooks::after_receive(dropped_stamp, blocked);
             return Err(SendError(value));
         }
         if hooks::is_active() {
-            let permit = state.take_place();
+            let permit = state.take_slot();
             // The hooks may pause: the lock is released. The slot is already reserved.
             drop(state);
             // A slot that was never used carries no stamp, and there was no wait to report.
@@ -160,14 +160,14 @@ impl<T> Bounded<T> {
                 hooks::after_receive(permit, blocked);
             }
             hooks::before_send(&mut stamp);
-            hooks::at(site::span(SyncOp::Send, place));
+            hooks::at(site::span(SyncOp::Send, call_site));
             // The receiver may have been dropped during the hooks.
             state = self.state();
-            if state.receiver == Receiving::Gone {
+            if state.receiver == ReceiverState::Dropped {
                 return Err(SendError(value));
             }
         } else {
-            state.take_place();
+            state.take_slot();
         }
         state.queue.push_back(QueuedMessage { stamp, value, ticket: 0 });
         self.wake_receiver(state);
@@ -176,9 +176,9 @@ impl<T> Bounded<T> {
 
     /// Wakes a waiting receiver.
     fn wake_receiver(&self, mut state: MutexGuard<'_, BoundedState<T>>) {
-        if state.receiver == Receiving::Blocked {
+        if state.receiver == ReceiverState::Waiting {
             // Later senders need not wake it again.
-            state.receiver = Receiving::Elsewhere;
+            state.receiver = ReceiverState::Running;
             // The lock is released first: the woken receiver takes it.
             drop(state);
             wake(|| self.filled.notify_one());
@@ -186,14 +186,14 @@ impl<T> Bounded<T> {
     }
 
     /// `send` with 0 slots: blocks until the message is taken.
-    fn hand_over(&self, value: T, place: &'static Location<'static>) -> Result<(), SendError<T>> {
+    fn hand_over(&self, value: T, call_site: &'static Location<'static>) -> Result<(), SendError<T>> {
         let mut stamp = Stamp::default();
         if hooks::is_active() {
             hooks::before_send(&mut stamp);
-            hooks::at(site::span(SyncOp::Send, place));
+            hooks::at(site::span(SyncOp::Send, call_site));
         }
         let mut state = self.state();
-        if state.receiver == Receiving::Gone {
+        if state.receiver == ReceiverState::Dropped {
             return Err(SendError(value));
         }
         state.tickets += 1;
@@ -208,7 +208,7 @@ impl<T> Bounded<T> {
             if let Some(at) = state.free.iter().position(|receipt| receipt.0 == ticket) {
                 break (state.free.remove(at).map_or(Stamp::default(), |receipt| receipt.1), None);
             }
-            if state.receiver == Receiving::Gone {
+            if state.receiver == ReceiverState::Dropped {
                 let at = state.queue.iter().position(|message| message.ticket == ticket);
                 break (state.receiver_gone, at.and_then(|at| state.queue.remove(at)));
             }
@@ -228,11 +228,11 @@ impl<T> Bounded<T> {
     }
 
     /// Takes the oldest message, and waits for one until `until`.
-    pub(super) fn take(&self, until: Until, place: SlotRelease) -> Result<QueuedMessage<T>, RecvTimeoutError> {
+    pub(super) fn take(&self, until: Until, release: SlotRelease) -> Result<QueuedMessage<T>, RecvTimeoutError> {
         let mut state = self.state();
         loop {
             if let Some(message) = state.queue.pop_front() {
-                if place == SlotRelease::Free {
+                if release == SlotRelease::Free {
                     self.free(state, message.ticket, Stamp::default());
                 }
                 return Ok(message);
@@ -248,22 +248,22 @@ impl<T> Bounded<T> {
             if left.is_zero() {
                 return Err(RecvTimeoutError::Timeout);
             }
-            state.receiver = Receiving::Blocked;
+            state.receiver = ReceiverState::Waiting;
             state = match until {
                 Until::Forever => self.filled.wait(state).unwrap_or_else(PoisonError::into_inner),
                 _ => self.filled.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
             };
-            state.receiver = Receiving::Elsewhere;
+            state.receiver = ReceiverState::Running;
         }
     }
 
     /// Frees the slot of a taken message, or sends the receipt to its sender, with the receiver's stamp.
-    pub(super) fn give_back(&self, ticket: u64, stamp: Stamp) {
+    pub(super) fn free_slot(&self, ticket: u64, stamp: Stamp) {
         self.free(self.state(), ticket, stamp);
     }
 
     fn free(&self, mut state: MutexGuard<'_, BoundedState<T>>, ticket: u64, stamp: Stamp) {
-        if self.places == 0 {
+        if self.capacity == 0 {
             if ticket != 0 {
                 state.free.push_back((ticket, stamp));
                 drop(state);
@@ -279,11 +279,11 @@ impl<T> Bounded<T> {
         }
     }
 
-    pub(super) fn sender_came(&self) {
+    pub(super) fn add_sender(&self) {
         self.state().senders += 1;
     }
 
-    pub(super) fn sender_went(&self) {
+    pub(super) fn remove_sender(&self) {
         let mut stamp = Stamp::default();
         hooks::before_send(&mut stamp);
         let mut state = self.state();
@@ -299,14 +299,14 @@ impl<T> Bounded<T> {
         self.state().senders_gone
     }
 
-    pub(super) fn receiver_went(&self) {
+    pub(super) fn drop_receiver(&self) {
         let mut stamp = Stamp::default();
         hooks::before_send(&mut stamp);
         let mut state = self.state();
-        state.receiver = Receiving::Gone;
+        state.receiver = ReceiverState::Dropped;
         state.receiver_gone = stamp;
         // Queued messages are dropped; with 0 slots they stay, and their senders take them back.
-        let lost = if self.places == 0 { VecDeque::new() } else { std::mem::take(&mut state.queue) };
+        let lost = if self.capacity == 0 { VecDeque::new() } else { std::mem::take(&mut state.queue) };
         let are_awaited = state.senders_blocked > 0;
         drop(state);
         if are_awaited {
@@ -322,12 +322,12 @@ impl<T> BoundedState<T> {
     }
 
     /// Takes the slot that has been free longest, and returns the stamp with which it was freed.
-    fn take_place(&mut self) -> Stamp {
+    fn take_slot(&mut self) -> Stamp {
         if self.untouched > 0 {
             // Unused slots first: they were free from the start.
             self.untouched -= 1;
             return Stamp::default();
         }
-        self.free.pop_front().map_or(Stamp::default(), |place| place.1)
+        self.free.pop_front().map_or(Stamp::default(), |slot| slot.1)
     }
 }

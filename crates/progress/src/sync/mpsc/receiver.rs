@@ -17,9 +17,9 @@ use crate::stamp::Stamp;
 
 /// [`std::sync::mpsc::Receiver`], which reports waits to the profiler.
 pub struct Receiver<T> {
-    way: ReceiverKind<T>,
+    kind: ReceiverKind<T>,
     /// Makes it `!Sync`, as std's is.
-    alone: PhantomData<Cell<()>>,
+    not_sync: PhantomData<Cell<()>>,
 }
 
 pub(super) enum ReceiverKind<T> {
@@ -28,8 +28,8 @@ pub(super) enum ReceiverKind<T> {
 }
 
 impl<T> Receiver<T> {
-    pub(super) fn of(way: ReceiverKind<T>) -> Self {
-        Self { way, alone: PhantomData }
+    pub(super) fn of(kind: ReceiverKind<T>) -> Self {
+        Self { kind, not_sync: PhantomData }
     }
 
     /// Blocks until a message arrives.
@@ -61,9 +61,9 @@ impl<T> Receiver<T> {
     #[track_caller]
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
         let taken = if hooks::is_active() {
-            self.take_told(Location::caller())
+            self.take_profiled(Location::caller())
         } else {
-            self.way.take(Until::Now, SlotRelease::Free).map(|taken| taken.value)
+            self.kind.take(Until::Now, SlotRelease::Free).map(|taken| taken.value)
         };
         taken.map_err(|missed| match missed {
             RecvTimeoutError::Timeout => TryRecvError::Empty,
@@ -82,27 +82,27 @@ impl<T> Receiver<T> {
     }
 
     #[inline]
-    fn receive(&self, until: Until, place: &'static Location<'static>) -> Result<T, RecvTimeoutError> {
+    fn receive(&self, until: Until, call_site: &'static Location<'static>) -> Result<T, RecvTimeoutError> {
         if hooks::is_active() {
-            return self.receive_told(until, place);
+            return self.receive_profiled(until, call_site);
         }
-        self.way.take(until, SlotRelease::Free).map(|taken| taken.value)
+        self.kind.take(until, SlotRelease::Free).map(|taken| taken.value)
     }
 
     /// Takes a queued message while a profile runs.
     #[cold]
-    fn take_told(&self, place: &'static Location<'static>) -> Result<T, RecvTimeoutError> {
-        match self.way.take(Until::Now, SlotRelease::Keep) {
-            Ok(taken) => Ok(self.took(taken, Duration::ZERO, place)),
+    fn take_profiled(&self, call_site: &'static Location<'static>) -> Result<T, RecvTimeoutError> {
+        match self.kind.take(Until::Now, SlotRelease::Keep) {
+            Ok(taken) => Ok(self.took(taken, Duration::ZERO, call_site)),
             Err(RecvTimeoutError::Timeout) => Err(RecvTimeoutError::Timeout),
-            Err(RecvTimeoutError::Disconnected) => Err(self.ended(Duration::ZERO, place)),
+            Err(RecvTimeoutError::Disconnected) => Err(self.ended(Duration::ZERO, call_site)),
         }
     }
 
     #[cold]
     // An attempt first, so that a queued message is not reported as a wait.
-    fn receive_told(&self, until: Until, place: &'static Location<'static>) -> Result<T, RecvTimeoutError> {
-        match self.take_told(place) {
+    fn receive_profiled(&self, until: Until, call_site: &'static Location<'static>) -> Result<T, RecvTimeoutError> {
+        match self.take_profiled(call_site) {
             Err(RecvTimeoutError::Timeout) => {}
             there => return there,
         }
@@ -110,44 +110,44 @@ impl<T> Receiver<T> {
         if matches!(until, Until::Time(_)) {
             hooks::sleep_began(&mut timer);
         }
-        self.way.set_awaited(true);
+        self.kind.set_awaited(true);
         // From here the thread does no kind of work.
         let scope = BlockedScope::begin();
-        let taken = self.way.take(until, SlotRelease::Keep);
+        let taken = self.kind.take(until, SlotRelease::Keep);
         let blocked = scope.end();
-        self.way.set_awaited(false);
+        self.kind.set_awaited(false);
         match taken {
-            Ok(taken) => Ok(self.took(taken, blocked, place)),
-            Err(RecvTimeoutError::Disconnected) => Err(self.ended(blocked, place)),
+            Ok(taken) => Ok(self.took(taken, blocked, call_site)),
+            Err(RecvTimeoutError::Disconnected) => Err(self.ended(blocked, call_site)),
             Err(RecvTimeoutError::Timeout) => {
                 hooks::sleep_ended(timer, blocked);
-                hooks::at(site::span(SyncOp::Receive, place));
+                hooks::at(site::span(SyncOp::Receive, call_site));
                 Err(RecvTimeoutError::Timeout)
             }
         }
     }
 
     /// Reports a message that was taken. Frees its slot, if it has one, with a stamp: that is a message to a sender.
-    fn took(&self, taken: QueuedMessage<T>, blocked: Duration, place: &'static Location<'static>) -> T {
+    fn took(&self, taken: QueuedMessage<T>, blocked: Duration, call_site: &'static Location<'static>) -> T {
         hooks::after_receive(taken.stamp, blocked);
-        if let ReceiverKind::Bounded(channel) = &self.way {
+        if let ReceiverKind::Bounded(channel) = &self.kind {
             let mut stamp = Stamp::default();
             // A freed slot is a message from the receiver to a sender, and needs a stamp of its own.
             hooks::before_send(&mut stamp);
-            channel.give_back(taken.ticket, stamp);
+            channel.free_slot(taken.ticket, stamp);
         }
-        hooks::at(site::span(SyncOp::Receive, place));
+        hooks::at(site::span(SyncOp::Receive, call_site));
         taken.value
     }
 
     /// Reports the channel's end, with the stamp of the last dropped sender.
-    fn ended(&self, blocked: Duration, place: &'static Location<'static>) -> RecvTimeoutError {
-        let stamp = match &self.way {
+    fn ended(&self, blocked: Duration, call_site: &'static Location<'static>) -> RecvTimeoutError {
+        let stamp = match &self.kind {
             ReceiverKind::Unbounded { shared, .. } => shared.gone.read(),
             ReceiverKind::Bounded(channel) => channel.senders_gone(),
         };
         hooks::after_receive(stamp, blocked);
-        hooks::at(site::span(SyncOp::Receive, place));
+        hooks::at(site::span(SyncOp::Receive, call_site));
         RecvTimeoutError::Disconnected
     }
 }
@@ -161,9 +161,9 @@ impl<T> ReceiverKind<T> {
         }
     }
 
-    fn take(&self, until: Until, place: SlotRelease) -> Result<QueuedMessage<T>, RecvTimeoutError> {
+    fn take(&self, until: Until, release: SlotRelease) -> Result<QueuedMessage<T>, RecvTimeoutError> {
         let inner = match self {
-            Self::Bounded(channel) => return channel.take(until, place),
+            Self::Bounded(channel) => return channel.take(until, release),
             Self::Unbounded { inner, .. } => inner,
         };
         let message = match until {
@@ -184,8 +184,8 @@ impl<T> RefUnwindSafe for Receiver<T> {}
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
-        if let ReceiverKind::Bounded(channel) = &self.way {
-            channel.receiver_went();
+        if let ReceiverKind::Bounded(channel) = &self.kind {
+            channel.drop_receiver();
         }
     }
 }
