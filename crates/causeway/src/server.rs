@@ -647,7 +647,7 @@ fn places(engine: &Engine, secure: &[bool]) -> BoundAddresses {
 
 /// Returns the address as a URL, or as a configuration writes it for a Unix socket.
 fn address_text(address: &BoundAddress) -> String {
-    address.ip().map_or_else(|| address.to_string(), |address| format!("http://{address}"))
+    address.socket_addr().map_or_else(|| address.to_string(), |address| format!("http://{address}"))
 }
 
 /// Waits for `work`, in which every worker takes part. After `timeout`, workers that wait for room in the queue of a log drop their lines

@@ -373,7 +373,7 @@ pub fn load_with(
         Some(span) => build.at("apps.http.shutdown_delay", |build| span.duration(build))?,
         None => Duration::ZERO,
     };
-    notes.extend(build.take_notes());
+    notes.extend(build.take_warnings());
     let plan = build.finish();
     Ok(Loaded {
         plan,
@@ -395,7 +395,7 @@ fn measure(http: &HttpConfig, build: &mut Build<'_>) -> Result<(), BuildError> {
     for (name, server) in &http.servers {
         if server.metrics().is_some_and(|metrics| metrics.otlp) {
             build.at(format!("apps.http.servers.{name}.metrics"), |build| {
-                build.note_unused("otlp", "only the global option `metrics` sends metrics, as in Caddy");
+                build.warn_unused("otlp", "only the global option `metrics` sends metrics, as in Caddy");
                 Ok(())
             })?;
         }

@@ -163,7 +163,7 @@ impl Engine {
         let pools = WorkPools::new(spec.blocking, workers);
         let bound_addresses: Vec<_> = sockets.addresses().collect();
         let mut engine = Self {
-            addresses: bound_addresses.iter().filter_map(BoundAddress::ip).collect(),
+            addresses: bound_addresses.iter().filter_map(BoundAddress::socket_addr).collect(),
             bound_addresses,
             sockets,
             tickets,

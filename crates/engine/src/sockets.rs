@@ -83,9 +83,11 @@ impl BoundListeners {
         handed: &mut Vec<HandedSockets>,
     ) -> Result<ArrangedListeners, BindError> {
         let (stay, end) = self.match_existing(&specs);
-        let mut own =
-            Own { stay: stay.iter().flatten().filter_map(|listener| listener.bound.ip()).collect(), end: Vec::new() };
-        own.end.extend(end.iter().chain(&self.closing).filter_map(|listener| listener.bound.ip()));
+        let mut own = Own {
+            stay: stay.iter().flatten().filter_map(|listener| listener.bound.socket_addr()).collect(),
+            end: Vec::new(),
+        };
+        own.end.extend(end.iter().chain(&self.closing).filter_map(|listener| listener.bound.socket_addr()));
         let mut sockets: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
         let mut keys_used = self.keys_used;
         let mut open = Vec::with_capacity(specs.len());
@@ -106,7 +108,7 @@ impl BoundListeners {
             };
             let key = ListenerKey(keys_used);
             keys_used += 1;
-            own.stay.extend(bound.address.ip());
+            own.stay.extend(bound.address.socket_addr());
             let path = match &bound.address {
                 BoundAddress::Ip(_) => None,
                 BoundAddress::Unix(path) => Some(Arc::clone(path)),
@@ -134,7 +136,7 @@ impl BoundListeners {
         for (kept, spec) in kept.iter_mut().zip(specs).filter(|(kept, _)| kept.is_none()) {
             *kept = take(&|listener| {
                 let first = spec.socket.address().and_then(|address| address.candidates().next());
-                first.is_some() && first == listener.bound.ip()
+                first.is_some() && first == listener.bound.socket_addr()
             });
         }
         (kept, left)

@@ -32,7 +32,7 @@ struct Push;
 /// If an option is unknown.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     let PushConfig { .. } = build.parse_module(value)?;
-    build.note(
+    build.warn(
         "'push' has no effect: browsers no longer support HTTP/2 server push; a Link field with rel=preload has a similar effect"
     );
     Ok(Box::new(Push))

@@ -170,7 +170,7 @@ struct ReverseProxy {
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     let mut written: ReverseProxyConfig = build.parse_module(value)?;
     if written.stream_buffer_size > 0 {
-        build.note_unused("stream_buffer_size", "data is forwarded in the blocks that it was read into");
+        build.warn_unused("stream_buffer_size", "data is forwarded in the blocks that it was read into");
     }
     let transport = transport::build(present(value, "transport", &written.transport), build)?;
     let dynamic = build_dynamic(value, &mut written, &transport, build)?;
@@ -267,7 +267,7 @@ fn build_dynamic(
     if written.upstreams.is_empty() && dynamic.is_none() {
         // Automation may empty the list and fill it again, so this is no mistake.
         let at = build.location();
-        build.note(format!("{at}: reverse_proxy has no upstreams, so its requests get 503"));
+        build.warn(format!("{at}: reverse_proxy has no upstreams, so its requests get 503"));
     }
     Ok(dynamic)
 }

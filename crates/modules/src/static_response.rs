@@ -163,7 +163,7 @@ mod tests {
     fn status_known_at_load() {
         let mut registry = Registry::default();
         crate::register(&mut registry);
-        registry.environment(|name| (name == "STATUS").then(|| "404".to_owned()));
+        registry.set_environment(|name| (name == "STATUS").then(|| "404".to_owned()));
         let routes = |status: &str| json!([{ "handle": [{ "handler": "static_response", "status_code": status }] }]);
         assert_eq!(Kit::new(&registry, &routes("{env.STATUS}")).send(&Request::get("/")).status, 404);
         let error = Kit::build(&registry, &routes("{env.STATUS}0"), &Value::Null).err().expect("no status");

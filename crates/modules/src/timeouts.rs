@@ -35,7 +35,7 @@ struct TransferTimeouts {
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     let written: TimeoutsConfig = build.parse_module(value)?;
     if written.max_write_chunk > 0 {
-        build.note_unused("max_write_chunk", "each part of a write that the kernel accepts is progress");
+        build.warn_unused("max_write_chunk", "each part of a write that the kernel accepts is progress");
     }
     let body = limit(("read_timeout", &written.read_timeout), ("read_min_rate", written.read_min_rate), build)?;
     let write = limit(("write_timeout", &written.write_timeout), ("write_min_rate", written.write_min_rate), build)?;

@@ -84,7 +84,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
             // OpenTelemetry: the keys of attributes MUST be unique. As in Caddy, the later one of two counts, and those of
             // the response are set last.
             if OF_RESPONSE.contains(&key.as_str()) {
-                build.note_unused(key, "the span has the response's own value");
+                build.warn_unused(key, "the span has the response's own value");
                 continue;
             }
             attributes.push((key.as_str().into(), build.template(&text)));

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 fn registry() -> Registry {
     let mut registry = Registry::default();
     // Without a collector.
-    registry.environment(|name| (name == "OTEL_TRACES_EXPORTER").then(|| "none".into()));
+    registry.set_environment(|name| (name == "OTEL_TRACES_EXPORTER").then(|| "none".into()));
     causeway_modules::register(&mut registry);
     registry
 }

@@ -19,7 +19,7 @@ fn kit(sampler: &'static str, queue: &'static str) -> Kit {
     let mut registry = Registry::default();
     // No server listens on this address.
     let endpoint = format!("http://127.0.0.1:{}", free_port());
-    registry.environment(move |name| match name {
+    registry.set_environment(move |name| match name {
         "OTEL_TRACES_SAMPLER" => Some(sampler.into()),
         "OTEL_EXPORTER_OTLP_ENDPOINT" => Some(endpoint.clone()),
         "OTEL_BSP_MAX_QUEUE_SIZE" => Some(queue.into()),

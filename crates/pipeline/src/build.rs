@@ -82,7 +82,7 @@ impl Default for Registry {
 
 impl Registry {
     /// Sets the lookup of `{env.NAME}`, which happens at load.
-    pub fn environment(&mut self, look_up: impl Fn(&str) -> Option<String> + Send + Sync + 'static) {
+    pub fn set_environment(&mut self, look_up: impl Fn(&str) -> Option<String> + Send + Sync + 'static) {
         self.environment = Box::new(look_up);
     }
 
@@ -215,7 +215,7 @@ pub struct Build<'r> {
     /// Files and folders of the server itself.
     own_files: Vec<PathBuf>,
     /// Warnings about accepted settings, each once.
-    notes: Vec<String>,
+    warnings: Vec<String>,
 }
 
 impl<'r> Build<'r> {
@@ -238,27 +238,27 @@ impl<'r> Build<'r> {
             uncounted: &[],
             trust_reader: None,
             own_files: Vec::new(),
-            notes: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 
     /// Adds a warning about a setting that is accepted. One with the same text is added once.
-    pub fn note(&mut self, note: impl Into<String>) {
-        let note = note.into();
-        if !self.notes.contains(&note) {
-            self.notes.push(note);
+    pub fn warn(&mut self, warning: impl Into<String>) {
+        let warning = warning.into();
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
         }
     }
 
     /// Adds the warning that a member of the current value has no effect, and why.
-    pub fn note_unused(&mut self, key: &str, reason: &str) {
+    pub fn warn_unused(&mut self, key: &str, reason: &str) {
         let at = self.location();
-        self.note(format!("{at}.{key}: has no effect: {reason}"));
+        self.warn(format!("{at}.{key}: has no effect: {reason}"));
     }
 
     /// Removes and returns the warnings so far.
-    pub fn take_notes(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.notes)
+    pub fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
     }
 
     /// Freezes the plan.

@@ -94,7 +94,7 @@ pub enum BoundAddress {
 impl BoundAddress {
     /// Returns the IP address and the port; `None` for a Unix socket.
     #[must_use]
-    pub fn ip(&self) -> Option<SocketAddr> {
+    pub fn socket_addr(&self) -> Option<SocketAddr> {
         match self {
             Self::Ip(address) => Some(*address),
             Self::Unix(_) => None,

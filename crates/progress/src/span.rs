@@ -120,8 +120,8 @@ impl Span {
 
     /// Returns the span of a source location, named after it: `lock src/main.rs:12`. `operation` is the first word.
     #[must_use]
-    pub fn at(operation: &str, place: &Location<'_>) -> Self {
-        Self::named(&format!("{operation} {}:{}", place.file(), place.line()))
+    pub fn at(operation: &str, call_site: &Location<'_>) -> Self {
+        Self::named(&format!("{operation} {}:{}", call_site.file(), call_site.line()))
     }
 
     /// The span of an id from [`Self::id`].

@@ -212,7 +212,7 @@ mod tests {
 
     fn guard(listen: &str, origins: Option<&[&str]>) -> Guard {
         let mut registry = Registry::default();
-        registry.environment(|name| match name {
+        registry.set_environment(|name| match name {
             "LOCAL" => Some("localhost:2019".to_owned()),
             "OTHER" => Some("192.0.2.1".to_owned()),
             "PORT" => Some("2019".to_owned()),

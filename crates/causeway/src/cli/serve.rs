@@ -442,7 +442,7 @@ fn urls(places: &[(BoundAddress, bool)]) -> String {
 /// Returns a URL that a browser can open; the wildcard address becomes localhost. A Unix socket has none, so its address is
 /// returned as a configuration writes it.
 fn url(address: &BoundAddress, secure: bool) -> String {
-    let Some(address) = address.ip() else { return address.to_string() };
+    let Some(address) = address.socket_addr() else { return address.to_string() };
     let host = match address.ip() {
         ip if ip.is_unspecified() => "localhost".to_owned(),
         IpAddr::V6(ip) => format!("[{ip}]"),

@@ -204,7 +204,7 @@ impl ConfigSource {
 pub(crate) fn registry(environment: &Arc<EnvironmentFiles>) -> Registry {
     let mut registry = causeway::registry();
     let environment = Arc::clone(environment);
-    registry.environment(move |name| environment.get(name));
+    registry.set_environment(move |name| environment.get(name));
     registry
 }
 

@@ -186,7 +186,7 @@ impl Builder {
     /// Returns the reason when the server cannot start.
     pub async fn start(mut self) -> Result<Running, ServerStartError> {
         let environment = Arc::clone(&self.environment);
-        self.registry.environment(move |name| environment(name));
+        self.registry.set_environment(move |name| environment(name));
         match self.access {
             Some(stream) => {
                 let stream = Output::to_stream(stream).map_err(ServerStartError::Thread)?;
@@ -231,7 +231,7 @@ impl Builder {
         };
         // `run` takes the server, so the handle only has channels to it.
         let (control, places) = (server.control(), server.watch_places());
-        let admin = server.admin_address().and_then(|address| address.ip());
+        let admin = server.admin_address().and_then(|address| address.socket_addr());
         let warnings = adapted.warnings;
         let environment = self.environment;
         let task = tokio::spawn(server.run());
@@ -290,7 +290,7 @@ pub struct Running {
 impl Running {
     /// Returns the bound IP addresses of the current configuration's sites.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.places.borrow().iter().filter_map(|(address, _)| address.ip()).collect()
+        self.places.borrow().iter().filter_map(|(address, _)| address.socket_addr()).collect()
     }
 
     /// Returns the bound addresses, each with whether it serves TLS.

@@ -242,7 +242,7 @@ mod tests {
 
     fn registry() -> Registry {
         let mut registry = Registry::default();
-        registry.environment(|name| {
+        registry.set_environment(|name| {
             let variables = [
                 ("ADMIN", "localhost:3000"),
                 ("HOST", "[::1]"),

@@ -127,7 +127,7 @@ impl ConnectionPolicyConfig {
         policy.fallback_server_name = name(&self.fallback_sni, build)?;
         let secrets_log = build.known(&self.insecure_secrets_log);
         if !secrets_log.is_empty() {
-            build.note(format!(
+            build.warn(format!(
                 "{secrets_log}: this file gets the secrets of TLS sessions, by which their content can be read (insecure_secrets_log)"
             ));
         }

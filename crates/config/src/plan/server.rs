@@ -213,7 +213,7 @@ impl ServerConfig {
             let listen = build.at("listen", |build| address::parse_each(&self.listen, build))?;
             refuse("packet_conn_wrappers", &self.packet_conn_wrappers, build)?;
             if self.max_write_chunk > 0 {
-                build.note_unused("max_write_chunk", "each part of a write that the kernel accepts is progress");
+                build.warn_unused("max_write_chunk", "each part of a write that the kernel accepts is progress");
             }
             let protocols = self.protocols_of_addresses(build)?;
             let any = protocols.iter().copied().reduce(Protocols::or).unwrap_or_default();

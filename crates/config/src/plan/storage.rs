@@ -327,7 +327,7 @@ mod tests {
 
     fn check(written: &Value) -> Result<Storage, String> {
         let mut registry = Registry::default();
-        registry.environment(|name| (name == "REDIS").then(|| "from-env".to_owned()));
+        registry.set_environment(|name| (name == "REDIS").then(|| "from-env".to_owned()));
         read(Some(written), &mut Build::new(&registry)).map_err(|error| error.to_string())
     }
 

@@ -120,7 +120,7 @@ impl TlsConfig {
         build.at("apps.tls", |build| {
             refuse("encrypted_client_hello", &self.encrypted_client_hello, build)?;
             if self.disable_storage_check {
-                build.note_unused("disable_storage_check", "storage is not checked before an order");
+                build.warn_unused("disable_storage_check", "storage is not checked before an order");
             }
             let session_tickets = build.at("session_tickets", |build| self.session_tickets.read(build))?;
             let cache_capacity = build.at("cache", |build| self.cache.read(build))?;

@@ -64,7 +64,7 @@ impl Engine {
 
         self.sockets.adopt(taken);
         self.bound_addresses = self.sockets.addresses().collect();
-        self.addresses = self.bound_addresses.iter().filter_map(BoundAddress::ip).collect();
+        self.addresses = self.bound_addresses.iter().filter_map(BoundAddress::socket_addr).collect();
         let (done, mut all_done) = mpsc::channel(1);
         let closing = Arc::new(Closing { keys: self.sockets.closing(), inboxes: self.commands.clone(), done });
         self.broadcast(|| Command::Commit(Arc::clone(&closing)));

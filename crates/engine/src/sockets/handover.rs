@@ -49,13 +49,13 @@ pub(super) fn adopt(
         socket.set_nonblocking(true).map_err(fault)?;
     }
     let address = address.ok_or_else(|| fault(other()))?;
-    if address.ip().is_none() {
+    if address.socket_addr().is_none() {
         // All descriptors of a Unix socket have one backlog, so one a worker is enough.
         sockets.truncate(workers);
     }
     // SO_REUSEPORT is set on the sockets of the former process, so further ones of the same user can be bound beside them.
     while sockets.len() < workers {
-        sockets.push(match address.ip() {
+        sockets.push(match address.socket_addr() {
             Some(ip) => {
                 let socket = beside(ip).map_err(fault)?;
                 socket.listen(crate::accept::BACKLOG).map_err(fault)?;

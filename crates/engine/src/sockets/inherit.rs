@@ -30,7 +30,7 @@ pub(super) fn inherit(descriptor: u16, workers: usize, is_twice: bool) -> Result
     }
     let first = duplicate(descriptor).map_err(fault)?;
     let address = check(&first).map_err(fault)?;
-    if address.ip().is_some() {
+    if address.socket_addr().is_some() {
         prepare_listener(&first).map_err(fault)?;
     }
     // The runtime needs sockets that do not block.

@@ -13,7 +13,7 @@ const CADDYS_ARGON2ID: &str =
 
 fn registry() -> Registry {
     let mut registry = Registry::default();
-    registry.environment(|name| (name == "HASH").then(|| bcrypt(b"env", 4).expect("a hash")));
+    registry.set_environment(|name| (name == "HASH").then(|| bcrypt(b"env", 4).expect("a hash")));
     crate::register(&mut registry);
     registry
 }

@@ -91,7 +91,7 @@ fn request_operations() {
 #[test]
 fn values_known_at_load() {
     let mut registry = registry();
-    registry.environment(|name| {
+    registry.set_environment(|name| {
         let value = match name {
             "NAME" => "X-A",
             "START" => "x-",

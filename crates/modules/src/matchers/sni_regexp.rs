@@ -28,7 +28,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Arc<dyn ServerNameMa
         let template = build.template(&written.pattern);
         if template.literal().is_none() {
             let (at, pattern) = (build.location(), &written.pattern);
-            build.note(format!(
+            build.warn(format!(
                 r"{at}: found a placeholder without a value in '{pattern}'; it counts as no text. A repetition is written as \{{2\}}"
             ));
         }

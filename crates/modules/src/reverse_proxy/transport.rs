@@ -163,7 +163,7 @@ fn set_limits(
         [("read_buffer_size", written.read_buffer_size), ("write_buffer_size", written.write_buffer_size)]
     {
         if size > 0 {
-            build.note_unused(key, "connections read into blocks of one size, and write without a buffer");
+            build.warn_unused(key, "connections read into blocks of one size, and write without a buffer");
         }
     }
     let mut duration = |key: &str, written: &Option<DurationConfig>| read_duration(key, written.as_ref(), build);

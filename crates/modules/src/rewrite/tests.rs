@@ -130,7 +130,7 @@ fn url() {
 #[test]
 fn values_known_at_load() {
     let mut registry = registry();
-    registry.environment(|name| (name == "TOKEN").then(|| "ab+/=&c d?%".to_owned()));
+    registry.set_environment(|name| (name == "TOKEN").then(|| "ab+/=&c d?%".to_owned()));
     for (options, want) in [
         (json!({ "uri": "/x?key={env.TOKEN}&b={http.request.uri.query.b}" }), "/x?key=ab%2B%2F%3D%26c+d%3F%25&b=1+2"),
         (json!({ "uri": "/x?{env.TOKEN}=1" }), "/x?ab%2B%2F%3D%26c+d%3F%25=1"),

@@ -6,7 +6,7 @@ const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 fn registry(variables: &'static [(&'static str, &'static str)]) -> Registry {
     let mut registry = Registry::default();
-    registry.environment(|name| {
+    registry.set_environment(|name| {
         let found = variables.iter().find(|(known, _)| *known == name);
         found.map(|(_, value)| (*value).to_owned())
     });

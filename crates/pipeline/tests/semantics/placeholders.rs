@@ -140,7 +140,7 @@ fn of_the_original_request() {
 #[test]
 fn constant_placeholders() {
     let mut registry = registry();
-    registry.environment(|name| (name == "NAME").then(|| "value {http.request.method}".to_owned()));
+    registry.set_environment(|name| (name == "NAME").then(|| "value {http.request.method}".to_owned()));
     let show =
         |text: &str, registry: &Registry| Kit::new(registry, &routes(text)).send(&Request::get("/")).text().to_owned();
     // The value of an environment variable is literal text; placeholders in it are not expanded.

@@ -464,7 +464,7 @@ impl OnDemandConfig {
         let endpoint = build.known(endpoint);
         if !["http://", "https://"].iter().any(|scheme| endpoint.starts_with(scheme)) {
             if !is_used {
-                build.note(format!(
+                build.warn(format!(
                     "on_demand_tls: {endpoint} does not begin with http:// or https://; no site uses it"
                 ));
                 return Ok(None);

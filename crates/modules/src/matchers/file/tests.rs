@@ -322,7 +322,7 @@ fn values_known_at_load() {
     let folder = site();
     folder.file("docs/a.md", "x").file("docs/[a].md", "x");
     let mut registry = registry();
-    registry.environment(|name| match name {
+    registry.set_environment(|name| match name {
         "STAR" => Some("*".to_owned()),
         "SET" => Some("[a]".to_owned()),
         _ => None,

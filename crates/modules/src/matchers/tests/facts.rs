@@ -112,7 +112,7 @@ fn remote_ip() {
         ],
     );
     let mut registry = registry();
-    registry.environment(|name| (name == "OFFICE").then(|| "198.51.100.0/24".to_owned()));
+    registry.set_environment(|name| (name == "OFFICE").then(|| "198.51.100.0/24".to_owned()));
     let routes = json!([{ "match": [{ "remote_ip": { "ranges": ["{env.OFFICE}"] } }], "handle": [
         { "handler": "static_response", "status_code": 201 },
     ] }]);

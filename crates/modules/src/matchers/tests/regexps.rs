@@ -104,11 +104,11 @@ fn groups_fill_placeholders() {
 #[test]
 fn sni_regexp() {
     let mut registry = registry();
-    registry.environment(|name| (name == "ZONE").then(|| r"example\.com".to_owned()));
+    registry.set_environment(|name| (name == "ZONE").then(|| r"example\.com".to_owned()));
     let make = |value: Value| {
         let mut build = Build::new(&registry);
         let made = build.server_name_matcher("sni_regexp", &value);
-        (made.map_err(|error| error.to_string()), build.take_notes())
+        (made.map_err(|error| error.to_string()), build.take_warnings())
     };
     for (pattern, name, want) in [
         (r"^([a-z]+)\.example\.com$", "a.example.com", true),
