@@ -212,20 +212,20 @@ impl Kit {
     fn poll(&self, cx: &mut Context) -> Verdict {
         let verdict = route::poll(cx, &mut PollContext::from_waker(&self.waker));
         if let Verdict::Waiting = verdict {
-            self.make_happen();
+            self.make_progress();
         }
         verdict
     }
 
     /// Makes progress possible: runs jobs and tasks; without any, advances the clock to the next deadline.
     #[track_caller]
-    fn make_happen(&self) {
+    fn make_progress(&self) {
         // The clock moves only when nothing else can make progress, so that timers never overtake ready work.
         let ran = self.worker.run_jobs() > 0;
         self.worker.drive_spawned();
         let woken = self.woken.0.swap(false, Ordering::Relaxed);
         if !ran && !woken && !self.worker.advance_to_next() {
-            panic!("the exchange waits for what will never come");
+            panic!("no job, task or deadline can wake the exchange");
         }
     }
 }
@@ -254,8 +254,8 @@ impl Pending {
         }
     }
 
-    /// Returns whether the exchange was woken since the last call.
-    pub fn was_woken(&self, kit: &Kit) -> bool {
+    /// Returns whether the exchange was woken since the last call, and resets it.
+    pub fn take_woken(&self, kit: &Kit) -> bool {
         kit.woken.0.swap(false, Ordering::Relaxed)
     }
 
@@ -301,7 +301,7 @@ impl Pending {
         if !self.is_head && !is_bare(response.status) {
             let mut poll_cx = PollContext::from_waker(&kit.waker);
             while reader.poll(&mut answer, &mut poll_cx).is_pending() {
-                kit.make_happen();
+                kit.make_progress();
             }
         }
         drop(reader);

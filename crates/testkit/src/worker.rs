@@ -168,17 +168,17 @@ impl FakeWorker {
     }
 
     /// Returns the number of idle call records.
-    pub fn calls_resting(&self) -> usize {
+    pub fn idle_calls(&self) -> usize {
         self.calls.pooled_len()
     }
 
     /// Sets the result of resolving `host:port`. Other names are not found.
-    pub fn name(&self, address: &str, found: Vec<SocketAddr>) {
+    pub fn set_addresses(&self, address: &str, found: Vec<SocketAddr>) {
         self.names.borrow_mut().insert(address.to_owned(), found);
     }
 
     /// Sets the answer of DNS to questions about a name. Other names are not found.
-    pub fn records(&self, name: &str, found: LookupAnswer) {
+    pub fn set_records(&self, name: &str, found: LookupAnswer) {
         self.records.borrow_mut().insert(name.to_owned(), found);
     }
 

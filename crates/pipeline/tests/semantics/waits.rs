@@ -39,10 +39,10 @@ fn a_wait_lasts_at_least_until_its_deadline() {
     let Err(pending) = kit.send_pending(&Request::get("/")) else { panic!("it sleeps") };
     let Err(pending) = pending.poll(&mut kit) else { panic!("it sleeps") };
     kit.worker().advance(Duration::from_millis(999));
-    assert!(!pending.was_woken(&kit));
+    assert!(!pending.take_woken(&kit));
     let Err(pending) = pending.poll(&mut kit) else { panic!("it sleeps") };
     kit.worker().advance(Duration::from_millis(1));
-    assert!(pending.was_woken(&kit));
+    assert!(pending.take_woken(&kit));
     assert_eq!(pending.poll(&mut kit).ok().expect("awake").text(), "x");
     // A dropped wait removes its timer.
     let Err(pending) = kit.send_pending(&Request::get("/")) else { panic!("it sleeps") };

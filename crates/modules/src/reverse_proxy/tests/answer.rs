@@ -274,7 +274,7 @@ fn a_call_is_cancelled_when_the_client_disconnects() {
     pending.cancel(&mut kit);
     assert!(call.engine.is_given_up());
     drop(call);
-    assert_eq!(kit.worker().calls_resting(), 1, "the record goes home");
+    assert_eq!(kit.worker().idle_calls(), 1, "the record goes home");
 }
 
 // A slow client: the unread data fills the mailbox, which then exerts backpressure.

@@ -53,11 +53,11 @@ fn get(kit: &mut Kit) -> Result<String, u16> {
 #[test]
 fn addresses() {
     let mut kit = of(json!({ "source": "a", "name": "a.test", "port": "8080", "refresh": "10s" }));
-    kit.worker().records("a.test", Ok(vec![address(1), DnsRecord::Address("::1".parse().unwrap())]));
+    kit.worker().set_records("a.test", Ok(vec![address(1), DnsRecord::Address("::1".parse().unwrap())]));
     assert_eq!([get(&mut kit), get(&mut kit)], [Ok("[::1]:8080".to_owned()), Ok("10.0.0.1:8080".to_owned())]);
     let question = Question::Addresses { name: "a.test".into(), families: Families::Both };
     assert_eq!(kit.worker().take_questions(), [(question, None)]);
-    kit.worker().records("a.test", Ok(vec![address(2)]));
+    kit.worker().set_records("a.test", Ok(vec![address(2)]));
     kit.worker().advance(Duration::from_millis(9999));
     assert_ne!(get(&mut kit), Ok("10.0.0.2:8080".to_owned()));
     kit.worker().advance(Duration::from_millis(1));
@@ -69,7 +69,7 @@ fn addresses() {
 #[test]
 fn defaults() {
     let mut kit = of(json!({ "source": "a", "name": "a.test", "versions": { "ipv6": true } }));
-    kit.worker().records("a.test", Ok(vec![address(1)]));
+    kit.worker().set_records("a.test", Ok(vec![address(1)]));
     assert_eq!(get(&mut kit), Ok("10.0.0.1:80".to_owned()));
     let question = Question::Addresses { name: "a.test".into(), families: Families::Ipv6 };
     assert_eq!(kit.worker().take_questions()[0].0, question);
@@ -87,7 +87,7 @@ fn services() {
         "dynamic_upstreams": source,
         "load_balancing": { "selection_policy": { "policy": "first" } },
     }));
-    kit.worker().records("_http._tcp.a.test", Ok(vec![service("b.test.", 81), service("a.test.", 82)]));
+    kit.worker().set_records("_http._tcp.a.test", Ok(vec![service("b.test.", 81), service("a.test.", 82)]));
     assert_eq!(get(&mut kit), Ok("b.test.:81".to_owned()));
 }
 
@@ -96,9 +96,9 @@ fn services() {
 #[test]
 fn records_that_are_no_addresses() {
     let mut kit = of(json!({ "source": "srv", "name": "a.test", "refresh": "10s" }));
-    kit.worker().records("a.test", Ok(vec![service("b b.test.", 81), service("c.test.", 82), service("", 0)]));
+    kit.worker().set_records("a.test", Ok(vec![service("b b.test.", 81), service("c.test.", 82), service("", 0)]));
     assert_eq!([get(&mut kit), get(&mut kit)], [(); 2].map(|()| Ok("c.test.:82".to_owned())));
-    kit.worker().records("a.test", Ok(vec![service("b b.test.", 81)]));
+    kit.worker().set_records("a.test", Ok(vec![service("b b.test.", 81)]));
     kit.worker().advance(Duration::from_secs(10));
     assert_eq!(get(&mut kit), Err(500));
 }
@@ -110,15 +110,15 @@ fn failures_and_grace() {
     for grace in [None, Some("5s")] {
         let mut kit = of(json!({ "source": "srv", "name": "a.test", "refresh": "10s", "grace_period": grace }));
         let good = || Ok(vec![service("b.test.", 81)]);
-        kit.worker().records("a.test", good());
+        kit.worker().set_records("a.test", good());
         assert_eq!(get(&mut kit), Ok("b.test.:81".to_owned()));
-        kit.worker().records("a.test", failed());
+        kit.worker().set_records("a.test", failed());
         kit.worker().advance(Duration::from_secs(10));
         let want = if grace.is_some() { Ok("b.test.:81".to_owned()) } else { Err(503) };
         assert_eq!([get(&mut kit), get(&mut kit)], [want.clone(), want]);
         let looked = kit.worker().take_questions().len();
         assert_eq!(looked, if grace.is_some() { 2 } else { 3 }, "the grace period saves lookups");
-        kit.worker().records("a.test", good());
+        kit.worker().set_records("a.test", good());
         kit.worker().advance(Duration::from_secs(5));
         assert_eq!(get(&mut kit), Ok("b.test.:81".to_owned()));
     }
@@ -130,7 +130,7 @@ fn configured_upstreams_are_the_fallback() {
     let source = json!({ "source": "a", "name": "a.test" });
     let mut kit = kit(json!({ "upstreams": [{ "dial": "b:1" }], "dynamic_upstreams": source }));
     assert_eq!(get(&mut kit), Ok("b:1".to_owned()));
-    kit.worker().records("a.test", Ok(vec![address(1)]));
+    kit.worker().set_records("a.test", Ok(vec![address(1)]));
     assert_eq!(get(&mut kit), Ok("10.0.0.1:80".to_owned()));
 }
 
@@ -143,12 +143,12 @@ fn several_sources() {
         "dynamic_upstreams": { "source": "multi", "sources": sources },
         "load_balancing": { "selection_policy": { "policy": "round_robin" } },
     }));
-    kit.worker().records("a.test", Ok(vec![address(1)]));
-    kit.worker().records("c.test", Ok(vec![address(3)]));
+    kit.worker().set_records("a.test", Ok(vec![address(1)]));
+    kit.worker().set_records("c.test", Ok(vec![address(3)]));
     let chosen_addresses = [get(&mut kit), get(&mut kit), get(&mut kit)].map(Result::unwrap);
     assert_eq!(chosen_addresses, ["10.0.0.3:80", "10.0.0.1:80", "10.0.0.3:80"]);
-    kit.worker().records("a.test", Err(LookupError::new("gone")));
-    kit.worker().records("c.test", Err(LookupError::new("gone")));
+    kit.worker().set_records("a.test", Err(LookupError::new("gone")));
+    kit.worker().set_records("c.test", Err(LookupError::new("gone")));
     kit.worker().advance(Duration::from_secs(60));
     kit.worker().take_questions();
     assert_eq!(get(&mut kit), Err(503), "no failure of the list: the configured upstreams are not used");
@@ -160,8 +160,8 @@ fn several_sources() {
 fn placeholders() {
     let name = "{http.request.header.x-name}.test";
     let mut kit = of(json!({ "source": "a", "name": name, "port": "{http.request.header.x-port}" }));
-    kit.worker().records("a.test", Ok(vec![address(1)]));
-    kit.worker().records("b.test", Ok(vec![address(2)]));
+    kit.worker().set_records("a.test", Ok(vec![address(1)]));
+    kit.worker().set_records("b.test", Ok(vec![address(2)]));
     let to = |name: &str, port: &str| Request::get("/").field("x-name", name).field("x-port", port);
     for (name, port, want) in [
         ("a", "81", Ok("10.0.0.1:81")),
@@ -189,7 +189,7 @@ fn names_without_upstreams_are_forgotten_first() {
     }));
     let to = |name: &str| Request::get("/").field("x-name", name);
     for number in 0..90 {
-        kit.worker().records(&format!("good{number}.test"), Ok(vec![address(number)]));
+        kit.worker().set_records(&format!("good{number}.test"), Ok(vec![address(number)]));
         assert!(chosen(&mut kit, &to(&format!("good{number}"))).is_ok());
     }
     kit.worker().take_questions();
@@ -208,7 +208,7 @@ fn names_without_upstreams_are_forgotten_first() {
         assert_eq!(pending.finish(&mut kit).status, 502);
     }
     for number in 0..500 {
-        kit.worker().records(&format!("more{number}.test"), Ok(vec![address(200)]));
+        kit.worker().set_records(&format!("more{number}.test"), Ok(vec![address(200)]));
         assert!(chosen(&mut kit, &to(&format!("more{number}"))).is_ok());
     }
     kit.worker().take_questions();
@@ -229,11 +229,11 @@ fn a_name_may_be_forgotten_during_its_lookup() {
         let mut kit = of(source.clone());
         let to = |name: &str| Request::get("/").field("x-name", name);
         for number in 0..100 {
-            kit.worker().records(&format!("good{number}.test"), Ok(vec![address(1)]));
+            kit.worker().set_records(&format!("good{number}.test"), Ok(vec![address(1)]));
             assert!(chosen(&mut kit, &to(&format!("good{number}"))).is_ok());
         }
         let names = ["new1", "new2", "new3"];
-        names.iter().for_each(|name| kit.worker().records(&format!("{name}.test"), Ok(vec![address(2)])));
+        names.iter().for_each(|name| kit.worker().set_records(&format!("{name}.test"), Ok(vec![address(2)])));
         kit.worker().queue_jobs(10);
         let waiting = names.map(|name| kit.send_pending(&to(name)).expect_err("it waits"));
         kit.worker().run_jobs();
@@ -256,7 +256,7 @@ fn attempts(kit: &mut Kit, records: &Result<Vec<DnsRecord>, LookupError>) -> Vec
         kit.worker().drive_spawned();
         if let Some(call) = kit.worker().take_call() {
             seen.push(call.address.to_string());
-            kit.worker().records("s.test", records.clone());
+            kit.worker().set_records("s.test", records.clone());
             call.engine.fail(causeway_pipeline::CallError::Closed);
         }
         pending = match pending.poll(kit) {
@@ -289,7 +289,7 @@ fn a_retry_looks_a_service_up_again() {
         (json!({ "source": "multi", "sources": [service_of()] }), new(), ["old.test:1", "old.test:1"], 1),
     ] {
         let mut kit = of(source.clone());
-        kit.worker().records("s.test", old());
+        kit.worker().set_records("s.test", old());
         get(&mut kit).unwrap();
         kit.worker().advance(Duration::from_secs(1));
         assert_eq!(attempts(&mut kit, &after), want, "{source}");
@@ -320,7 +320,7 @@ fn a_lookup_for_a_retry_delays_no_other_request() {
         "dynamic_upstreams": { "source": "srv", "name": "s.test" },
         "load_balancing": { "retries": 1 },
     }));
-    kit.worker().records("s.test", Ok(vec![service("old.test", 1)]));
+    kit.worker().set_records("s.test", Ok(vec![service("old.test", 1)]));
     get(&mut kit).unwrap();
     kit.worker().advance(Duration::from_secs(1));
     kit.worker().queue_jobs(1);
@@ -349,14 +349,14 @@ fn a_lookup_for_a_retry_delays_no_other_request() {
 #[test]
 fn requests_share_one_lookup() {
     let mut kit = of(json!({ "source": "a", "name": "a.test" }));
-    kit.worker().records("a.test", Ok(vec![address(1)]));
+    kit.worker().set_records("a.test", Ok(vec![address(1)]));
     kit.worker().queue_jobs(1);
     let waiting: Vec<_> = (0..3).map(|_| kit.send_pending(&Request::get("/")).expect_err("it waits")).collect();
     let waiting: Vec<_> = waiting.into_iter().map(|it| it.poll(&mut kit).expect_err("it waits")).collect();
     assert_eq!(kit.worker().take_questions().len(), 1);
     kit.worker().run_jobs();
     kit.worker().drive_spawned();
-    assert!(waiting[0].was_woken(&kit));
+    assert!(waiting[0].take_woken(&kit));
     for pending in waiting {
         let pending = pending.poll(&mut kit).expect_err("the call is under way");
         assert_eq!(&*kit.worker().take_call().expect("a call").address, "10.0.0.1:80");
@@ -368,7 +368,7 @@ fn requests_share_one_lookup() {
 #[test]
 fn cancelled_requests_do_not_wait() {
     let mut kit = of(json!({ "source": "a", "name": "a.test" }));
-    kit.worker().records("a.test", Ok(vec![address(1)]));
+    kit.worker().set_records("a.test", Ok(vec![address(1)]));
     kit.worker().queue_jobs(1);
     let wait = |kit: &mut Kit| {
         let pending = kit.send_pending(&Request::get("/")).expect_err("it waits");
@@ -409,14 +409,14 @@ fn health_outlives_a_lookup_result() {
         "dynamic_upstreams": { "source": "a", "name": "a.test", "refresh": "1s" },
         "health_checks": { "passive": { "fail_duration": "30s" } },
     }));
-    kit.worker().records("a.test", Ok(vec![address(1)]));
+    kit.worker().set_records("a.test", Ok(vec![address(1)]));
     get(&mut kit).unwrap();
     let (call, pending) = start_call(&mut kit, &Request::get("/"));
     call.engine.fail(causeway_pipeline::CallError::Closed);
     assert_eq!(pending.finish(&mut kit).status, 502);
     for found in [vec![address(1)], vec![address(2)], vec![address(1)]] {
         let want = if found == [address(1)] { Err(503) } else { Ok("10.0.0.2:80".to_owned()) };
-        kit.worker().records("a.test", Ok(found));
+        kit.worker().set_records("a.test", Ok(found));
         kit.worker().advance(Duration::from_secs(1));
         assert_eq!(get(&mut kit), want);
     }
@@ -430,14 +430,14 @@ fn a_circuit_breaker_outlives_a_lookup_result() {
         "dynamic_upstreams": { "source": "a", "name": "a.test", "refresh": "1s" },
         "circuit_breaker": { "type": "internal", "error_ratio": 1, "min_requests": 1, "trip_duration": "30s" },
     }));
-    kit.worker().records("a.test", Ok(vec![address(1)]));
+    kit.worker().set_records("a.test", Ok(vec![address(1)]));
     get(&mut kit).unwrap();
     let (call, pending) = start_call(&mut kit, &Request::get("/"));
     call.engine.fail(causeway_pipeline::CallError::Closed);
     assert_eq!(pending.finish(&mut kit).status, 502);
     for found in [vec![address(1)], vec![address(2)], vec![address(1)]] {
         let want = if found == [address(1)] { Err(503) } else { Ok("10.0.0.2:80".to_owned()) };
-        kit.worker().records("a.test", Ok(found));
+        kit.worker().set_records("a.test", Ok(found));
         kit.worker().advance(Duration::from_secs(1));
         assert_eq!(get(&mut kit), want);
     }
@@ -451,7 +451,7 @@ fn cookies() {
         "dynamic_upstreams": { "source": "a", "name": "a.test" },
         "load_balancing": { "selection_policy": { "policy": "cookie", "secret": "s" } },
     }));
-    kit.worker().records("a.test", Ok((1..5).map(address).collect()));
+    kit.worker().set_records("a.test", Ok((1..5).map(address).collect()));
     get(&mut kit).unwrap();
     let (call, pending) = start_call(&mut kit, &Request::get("/"));
     let first = call.address.to_string();
@@ -473,7 +473,7 @@ fn resolvers() {
         "source": "a", "name": "a.test", "dial_timeout": "2s", "dial_fallback_delay": "-1s",
         "resolver": { "addresses": ["192.0.2.1", "tcp/192.0.2.2:5353"] },
     }));
-    kit.worker().records("a.test", Ok(vec![address(1)]));
+    kit.worker().set_records("a.test", Ok(vec![address(1)]));
     get(&mut kit).unwrap();
     let (_, resolver) = kit.worker().take_questions().remove(0);
     let resolver = resolver.expect("its own servers");

@@ -163,7 +163,7 @@ fn a_request_in_a_message() {
     assert_eq!((answer.status, answer.text(), answer.length), (201, "answer", Some(6)));
     assert_eq!(answer.values("X-B").collect::<Vec<_>>(), ["b1", "b2"]);
     assert_eq!((answer.field("Content-Type"), answer.field("Via")), (Some("text/plain"), Some("1.1 Causeway")));
-    assert_eq!(kit.worker().calls_resting(), 1, "the record is home");
+    assert_eq!(kit.worker().idle_calls(), 1, "the record is home");
 }
 
 /// `TE: ` in this library's spelling.
@@ -397,7 +397,7 @@ fn names_of_several_places() {
     let mut kit = kit(options);
     let worker = kit.worker().clone();
     let at = |last: u8| std::net::SocketAddr::from(([10, 0, 0, last], 95));
-    worker.name("a.test:95", vec![at(1), at(2), at(2)]);
+    worker.set_addresses("a.test:95", vec![at(1), at(2), at(2)]);
     let go = |kit: &mut Kit| {
         let pending = kit.send_pending(&Request::get("/")).expect_err("it waits");
         kit.worker().drive_spawned();
@@ -411,13 +411,13 @@ fn names_of_several_places() {
     let mut first = [go(&mut kit), go(&mut kit)];
     first.sort();
     assert_eq!(first, ["10.0.0.1:95", "10.0.0.2:95"]);
-    worker.name("a.test:95", vec![at(3)]);
+    worker.set_addresses("a.test:95", vec![at(3)]);
     assert_ne!(go(&mut kit), "10.0.0.3:95", "resolved addresses are used for 30 s");
     worker.advance(Duration::from_secs(30));
     go(&mut kit);
     assert_eq!(go(&mut kit), "10.0.0.3:95");
     // After a failure.
-    worker.name("a.test:95", vec![at(4)]);
+    worker.set_addresses("a.test:95", vec![at(4)]);
     worker.advance(Duration::from_secs(2));
     let (call, pending) = start_call(&mut kit, &Request::get("/"));
     call.engine.fail(CallError::Connect(std::io::ErrorKind::ConnectionRefused));
@@ -433,7 +433,7 @@ fn names_without_addresses() {
     let options = json!({ "transport": { "protocol": "httpgrpc" }, "upstreams": [{ "dial": "dns:///a.test:95" }] });
     let mut kit = kit(options);
     assert_eq!(kit.send(&Request::get("/")).status, 502);
-    kit.worker().name("a.test:95", vec![([10, 0, 0, 1], 95).into()]);
+    kit.worker().set_addresses("a.test:95", vec![([10, 0, 0, 1], 95).into()]);
     assert_eq!(kit.send(&Request::get("/")).status, 502, "not looked up again at once");
     kit.worker().advance(Duration::from_secs(1));
     let pending = kit.send_pending(&Request::get("/")).expect_err("it waits");
