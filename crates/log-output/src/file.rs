@@ -56,7 +56,7 @@ pub(crate) struct LogFile {
     /// Pipes and devices have neither a size nor a successor.
     is_regular: bool,
     /// When the open file was created; if the file system does not know it, when it was opened.
-    begun: SystemTime,
+    created_at: SystemTime,
     roller: Option<Roller>,
     /// No attempt to roll before this time.
     roll_not_before: Option<Instant>,
@@ -66,9 +66,19 @@ pub(crate) struct LogFile {
 
 impl LogFile {
     pub(crate) fn open(spec: FileSpec) -> io::Result<Self> {
-        let OpenedFile { file, bytes, identity, is_regular, begun } = open(&spec)?;
+        let OpenedFile { file, bytes, identity, is_regular, created_at } = open(&spec)?;
         let roller = spec.roll.clone().map(|roll| Roller::new(roll, spec.path.clone()));
-        Ok(Self { spec, file, bytes, identity, is_regular, begun, roller, roll_not_before: None, quiet_until: None })
+        Ok(Self {
+            spec,
+            file,
+            bytes,
+            identity,
+            is_regular,
+            created_at,
+            roller,
+            roll_not_before: None,
+            quiet_until: None,
+        })
     }
 
     /// Creates nothing, and fails only if no user could open the file: the server may run as another one.
@@ -94,10 +104,10 @@ impl LogFile {
     /// Reopens the path. If that fails, lines go to the open file, and the result is false.
     pub(crate) fn reopen(&mut self) -> bool {
         match open(&self.spec) {
-            Ok(OpenedFile { file, bytes, identity, is_regular, begun }) => {
+            Ok(OpenedFile { file, bytes, identity, is_regular, created_at }) => {
                 if identity != self.identity {
                     // Not that of the same file: it may be the time of this call.
-                    self.begun = begun;
+                    self.created_at = created_at;
                 }
                 (self.file, self.bytes, self.identity, self.is_regular) = (file, bytes, identity, is_regular);
                 true
@@ -173,12 +183,12 @@ impl LogFile {
     }
 
     /// Rolls the file if its time has come.
-    pub(crate) fn keep_schedule(&mut self) {
-        let Some(due) = self.roller.as_mut().and_then(|roller| roller.due(SystemTime::now())) else { return };
+    pub(crate) fn roll_if_due(&mut self) {
+        let Some(due) = self.roller.as_mut().and_then(|roller| roller.take_due(SystemTime::now())) else { return };
         self.follow();
         // True if another process, as during an upgrade, has rolled the file since then. A file that was created while the clock was
         // ahead was not.
-        let is_rolled = self.begun + CREATION_LAG >= due && self.begun <= SystemTime::now();
+        let is_rolled = self.created_at + CREATION_LAG >= due && self.created_at <= SystemTime::now();
         // An empty file has no lines to keep.
         if self.is_regular && self.bytes > 0 && !is_rolled && self.may_roll() {
             self.roll(Cause::Time);
@@ -206,7 +216,7 @@ impl LogFile {
                     && let Ok(rolled) = rolled
                     && is_own(&self.file, &self.spec.path)
                 {
-                    give_attributes(&self.file, &rolled, self.spec.mode);
+                    copy_attributes(&self.file, &rolled, self.spec.mode);
                 }
             }
             Err(error) => {
@@ -229,7 +239,7 @@ struct OpenedFile {
     bytes: u64,
     identity: (u64, u64),
     is_regular: bool,
-    begun: SystemTime,
+    created_at: SystemTime,
 }
 
 fn open(spec: &FileSpec) -> io::Result<OpenedFile> {
@@ -249,7 +259,7 @@ fn open(spec: &FileSpec) -> io::Result<OpenedFile> {
         bytes: metadata.len(),
         identity: (metadata.dev(), metadata.ino()),
         is_regular: metadata.is_file(),
-        begun: metadata.created().unwrap_or_else(|_| SystemTime::now()),
+        created_at: metadata.created().unwrap_or_else(|_| SystemTime::now()),
     })
 }
 
@@ -282,7 +292,7 @@ fn is_own(file: &File, path: &Path) -> bool {
 
 /// Gives a file the group and the owner of another one, and these permissions or those of the other one, so that a program that reads
 /// the log may read this file too. Only root may change the owner; each attribute that cannot be changed stays.
-pub(crate) fn give_attributes(file: &File, from: &Metadata, mode: Option<u32>) {
+pub(crate) fn copy_attributes(file: &File, from: &Metadata, mode: Option<u32>) {
     // The owner comes last: a process may have the right to change it, but not that to change another user's file.
     let has_group = fchown(file, None, Some(from.gid())).is_ok();
     // Without the group, its permissions would be another group's.
@@ -347,15 +357,15 @@ mod tests {
             write(former, b"before\n");
             write(new, b"before\n");
             // As if it had been written to for a while.
-            (former.begun, new.begun) = (SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH);
-            former.keep_schedule();
+            (former.created_at, new.created_at) = (SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH);
+            former.roll_if_due();
             assert_eq!(fs::read(&path).unwrap(), b"");
             write(former, b"after\n");
             if !has_idle_successor {
                 write(new, b"after\n");
             }
             let is_expected = fs::read(&path).unwrap();
-            new.keep_schedule();
+            new.roll_if_due();
             assert_eq!(fs::read(&path).unwrap(), is_expected, "idle: {has_idle_successor}");
             assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "idle: {has_idle_successor}");
             fs::remove_dir_all(&folder).unwrap();
@@ -400,8 +410,8 @@ mod tests {
         let (folder, spec) = due_file("future");
         let mut file = LogFile::open(spec.clone()).unwrap();
         write(&mut file, b"before\n");
-        file.begun = SystemTime::now() + Duration::from_secs(24 * 3600);
-        file.keep_schedule();
+        file.created_at = SystemTime::now() + Duration::from_secs(24 * 3600);
+        file.roll_if_due();
         assert_eq!(fs::read(&spec.path).unwrap(), b"");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
         fs::remove_dir_all(&folder).unwrap();
@@ -412,12 +422,12 @@ mod tests {
     fn a_file_that_is_opened_again_keeps_its_age() {
         let (folder, spec) = due_file("age");
         let mut file = LogFile::open(spec.clone()).unwrap();
-        file.begun = SystemTime::UNIX_EPOCH;
+        file.created_at = SystemTime::UNIX_EPOCH;
         file.reopen();
-        assert_eq!(file.begun, SystemTime::UNIX_EPOCH);
+        assert_eq!(file.created_at, SystemTime::UNIX_EPOCH);
         fs::rename(&spec.path, folder.join("moved")).unwrap();
         file.reopen();
-        assert_ne!(file.begun, SystemTime::UNIX_EPOCH);
+        assert_ne!(file.created_at, SystemTime::UNIX_EPOCH);
         fs::remove_dir_all(&folder).unwrap();
     }
 }

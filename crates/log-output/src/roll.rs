@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::file::{FILE_MODE, give_attributes};
+use crate::file::{FILE_MODE, copy_attributes};
 use crate::layout::{TimeLayout, Zone};
 
 /// The time in the name of a rolled file, as Caddy writes it.
@@ -126,7 +126,7 @@ impl Roller {
     }
 
     /// Returns the time to roll if it has come, and sets the next one.
-    pub(crate) fn due(&mut self, now: SystemTime) -> Option<SystemTime> {
+    pub(crate) fn take_due(&mut self, now: SystemTime) -> Option<SystemTime> {
         let due = self.next.filter(|next| now >= *next);
         // Earlier than before: the clock was set back, and the next time may be years away.
         if due.is_some() || now < self.next_after {
@@ -293,7 +293,7 @@ fn compress(path: &Path, modified: SystemTime, compression: Compression) -> io::
 /// Writes the compressed form of a file to `target`.
 fn write_compressed(path: &Path, target: &File, modified: SystemTime, compression: Compression) -> io::Result<()> {
     let mut source = open_itself(OpenOptions::new().read(true), path)?;
-    give_attributes(target, &source.metadata()?, None);
+    copy_attributes(target, &source.metadata()?, None);
     match compression {
         Compression::Zstd => {
             let mut encoder = zstd::Encoder::new(target, 0)?;
@@ -430,10 +430,10 @@ mod tests {
             let mut roller = Roller::new(spec.clone(), PathBuf::from("a.log"));
             let back = SystemTime::now() - 1000 * 24 * hour;
             let next = next(&spec, back).expect("the file is rolled by time");
-            assert_eq!(roller.due(back), None, "{spec:?}");
-            assert_eq!(roller.due(next - Duration::from_secs(1)), None, "{spec:?}");
-            assert_eq!(roller.due(next), Some(next), "{spec:?}");
-            assert_eq!(roller.due(next), None, "{spec:?}");
+            assert_eq!(roller.take_due(back), None, "{spec:?}");
+            assert_eq!(roller.take_due(next - Duration::from_secs(1)), None, "{spec:?}");
+            assert_eq!(roller.take_due(next), Some(next), "{spec:?}");
+            assert_eq!(roller.take_due(next), None, "{spec:?}");
         }
     }
 

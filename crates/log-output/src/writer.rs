@@ -168,7 +168,7 @@ impl Writer<'_> {
             let _ = done.send(());
         }
         if let Sink::File(file) = &mut self.sink {
-            file.keep_schedule();
+            file.roll_if_due();
         }
         self.report_if_due();
         has_written
