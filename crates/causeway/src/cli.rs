@@ -241,8 +241,8 @@ impl Cli {
 impl RunFlags {
     fn run(&self, pingback: Option<SocketAddr>) -> anyhow::Result<()> {
         let predecessor = Predecessor::connect()?;
-        let line = predecessor.as_ref().and_then(Predecessor::line);
-        Predecessor::report(line, self.run_after(predecessor, pingback))
+        let stream = predecessor.as_ref().and_then(Predecessor::stream);
+        Predecessor::report(stream, self.run_after(predecessor, pingback))
     }
 
     fn run_after(&self, predecessor: Option<Predecessor>, pingback: Option<SocketAddr>) -> anyhow::Result<()> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use causeway::Server;
 use causeway::caddyfile::{Dispenser, Error, Order, RegisterError, Syntax, subroute_handler};
 use causeway::pipeline::{ListenAddress, async_handler};
-use causeway::server::{AdminAddress, LoadError, Running, ServerStartError};
+use causeway::server::{AdminAddress, LoadError, RunningServer, ServerError};
 use causeway::{message, pipeline};
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ fn caddyfile() -> String {
     embed::CADDYFILE.replace(":8080 {", ":0 {\n\tbind 127.0.0.1")
 }
 
-async fn served(server: &Running, path: &str) -> (u16, String) {
+async fn served(server: &RunningServer, path: &str) -> (u16, String) {
     get(server.addresses()[0], path).await
 }
 
@@ -98,7 +98,7 @@ fn reload_and_drain() {
         assert_eq!(served(&server, "/").await.1, "CHANGED\n");
         assert_eq!(server.addresses(), before, "the listener stays");
         let fault = server.reload(":0 {\n\tbind 127.0.0.1\n\tshout\n}\n").await.unwrap_err();
-        assert!(matches!(fault, ServerStartError::Document(_)), "{fault}");
+        assert!(matches!(fault, ServerError::Document(_)), "{fault}");
         assert_eq!(served(&server, "/").await.1, "CHANGED\n", "what ran before runs on");
         let handler = json!({ "handler": "shout", "text": "json", "times": 1 });
         let json = json!({ "apps": { "http": { "servers": { "a": {
@@ -169,7 +169,7 @@ fn refused_settings() {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let site = format!("http://{}\nrespond hello\n", taken.local_addr().unwrap());
         let fault = Server::builder().caddyfile(site).workers(1).start().await.unwrap_err();
-        let ServerStartError::Load(refused) = fault else { panic!("{fault}") };
+        let ServerError::Load(refused) = fault else { panic!("{fault}") };
         assert!(matches!(refused.fault(), LoadError::Sites(_)) && refused.fault().is_port_in_use());
     });
     assert_eq!(

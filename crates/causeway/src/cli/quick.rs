@@ -147,7 +147,7 @@ impl Respond {
         }
         // A terminal would block here for input that the user does not expect to type.
         // Nor has a process that takes the place of another any input, but the running configuration.
-        if body.is_none() && !std::io::stdin().is_terminal() && !Predecessor::is_there() {
+        if body.is_none() && !std::io::stdin().is_terminal() && !Predecessor::is_offered() {
             let mut text = String::new();
             std::io::stdin().read_to_string(&mut text).context("reading the body from standard input")?;
             body = Some(text).filter(|text| !text.is_empty());

@@ -34,7 +34,7 @@ use clap::Args;
 use super::environment::EnvironmentFiles;
 use super::source::{self, ConfigFlags};
 use super::{client, output};
-use follow::Followed;
+use follow::FollowedFile;
 use handover::ServerFacts;
 pub(crate) use handover::{Predecessor, run_launcher};
 pub(super) use signals::StopSignals;
@@ -95,7 +95,7 @@ pub(crate) struct Serving {
     pub(crate) adapted: AdaptedDocument,
     pub(crate) environment: Arc<EnvironmentFiles>,
     /// The file that the server was started with, to reload on SIGUSR1 or by a watch.
-    pub(crate) follows: Option<Followed>,
+    pub(crate) follows: Option<FollowedFile>,
     /// Address of a waiting `start`, to notify once the server runs.
     pub(crate) pingback: Option<SocketAddr>,
     /// The process whose place this one takes.
@@ -110,20 +110,25 @@ pub(crate) enum Watch {
 }
 
 /// Describes the file that a server was started with, and whether the API has replaced its configuration.
-pub(crate) fn followed(flags: &ConfigFlags, source: server::ConfigFile, watch: Watch, is_replaced: bool) -> Followed {
-    Followed { flags: flags.clone(), source, watch, is_replaced }
+pub(crate) fn followed(
+    flags: &ConfigFlags,
+    source: server::ConfigFile,
+    watch: Watch,
+    is_replaced: bool,
+) -> FollowedFile {
+    FollowedFile { flags: flags.clone(), source, watch, is_replaced }
 }
 
 /// Serves a generated configuration until a signal or the admin API stops the server. The running configuration of a
 /// process whose place this one takes comes before it.
 pub(crate) fn serve_generated(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<()> {
     let predecessor = Predecessor::connect()?;
-    let line = predecessor.as_ref().and_then(Predecessor::line);
+    let stream = predecessor.as_ref().and_then(Predecessor::stream);
     if let Some(predecessor) = predecessor {
         serving.adapted = AdaptedDocument::of(predecessor.config().clone());
         serving.predecessor = Some(predecessor);
     }
-    Predecessor::report(line, serve(serving, flags))
+    Predecessor::report(stream, serve(serving, flags))
 }
 
 /// Serves until a signal or the admin API stops the server, or another process takes its place.
@@ -152,13 +157,13 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
         let mut former = None;
         if let Some(predecessor) = predecessor {
             // It blocks this thread only: the workers serve. `causeway upgrade` returns when it is ready, and the file is right then.
-            if let Err(error) = predecessor.ready() {
+            if let Err(error) = predecessor.report_ready() {
                 if let Some(pidfile) = pidfile {
                     pidfile.give_back();
                 }
                 return Err(error);
             }
-            former = predecessor.line();
+            former = predecessor.stream();
             server.take_over_socket_files();
         }
         announce(&serving, &server, workers)?;
@@ -167,14 +172,14 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
         let control = server.control();
         let mut run = std::pin::pin!(server.run());
         let reload_file = || {
-            let again = follow::again(serving.follows.clone(), control.clone());
+            let reload = follow::reload_file(serving.follows.clone(), control.clone());
             tokio::spawn(async {
                 // An error means that the runtime ends.
                 let _ = tokio::task::spawn_blocking(reopen_all).await;
-                again.await;
+                reload.await;
             });
         };
-        let mut passed_on = std::pin::pin!(Predecessor::stop(former, reload_file));
+        let mut passed_on = std::pin::pin!(Predecessor::wait_for_stop(former, reload_file));
         if let Some(followed) = serving.follows.as_ref().filter(|followed| followed.watch == Watch::EverySecond) {
             tokio::spawn(followed.clone().watch(control.clone(), serving.adapted.json.clone()));
         }

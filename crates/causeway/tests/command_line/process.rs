@@ -228,8 +228,8 @@ impl ServerProcess {
         self.lines.try_iter().collect()
     }
 
-    /// Returns the first `count` lines of standard output.
-    pub(crate) fn printed(&mut self, count: usize) -> Vec<String> {
+    /// Returns the first `count` lines of standard output, and closes it: the next call panics.
+    pub(crate) fn take_stdout_lines(&mut self, count: usize) -> Vec<String> {
         let stdout = BufReader::new(self.child.stdout.take().unwrap());
         stdout.lines().take(count).map(Result::unwrap).collect()
     }

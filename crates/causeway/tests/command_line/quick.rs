@@ -218,7 +218,7 @@ fn a_range_of_ports() {
     let listen = format!("127.0.0.1:{first}-{}", first + 1);
     let mut server = folder.start(&["respond", "--listen", &listen, "{{.N}} {{.Port}} {{ .Address }}"]);
     let addresses = [first, first + 1].map(|port| format!("127.0.0.1:{port}"));
-    assert_eq!(server.printed(2), addresses.each_ref().map(|address| format!("Server address: {address}")));
+    assert_eq!(server.take_stdout_lines(2), addresses.each_ref().map(|address| format!("Server address: {address}")));
     for (number, address) in addresses.iter().enumerate() {
         let port = first + number as u16;
         assert_eq!(get(port, "/").body, format!("{number} {port} {address}"));

@@ -115,7 +115,7 @@ fn environ_prints_the_environment_of_the_process() {
         "CADDY_ADMIN=localhost:0".to_owned(),
         "FROM=here".to_owned(),
     ];
-    assert_eq!(server.printed(want.len()), want);
+    assert_eq!(server.take_stdout_lines(want.len()), want);
     assert_eq!(get(server.port(), "/").body, "from here");
 }
 

@@ -164,7 +164,7 @@ pub(crate) fn upstream() -> u16 {
 fn every_shape_is_valid_and_formatted() {
     for (name, text) in shapes() {
         let folder = ShapeFolder::new(&format!("valid-{name}"));
-        if text.contains("ssl_certificate") && !certificate(&folder) {
+        if text.contains("ssl_certificate") && !create_certificate(&folder) {
             eprintln!("skipped: {name}: there is no openssl");
             continue;
         }
@@ -213,7 +213,7 @@ fn lines_of_the_caddyfile_are_not_warned_of() {
 #[test]
 fn a_server_with_and_without_tls_is_two_sites() {
     let folder = ShapeFolder::new("both-kinds");
-    if !certificate(&folder) {
+    if !create_certificate(&folder) {
         eprintln!("skipped: there is no openssl");
         return;
     }

@@ -181,8 +181,8 @@ pub(crate) fn start(mut command: Command, port: u16, log: &Path) -> Process {
     process
 }
 
-/// Whether the folder has a certificate for the shapes with TLS.
-pub(crate) fn certificate(folder: &ShapeFolder) -> bool {
+/// Creates a certificate for the shapes with TLS. Returns whether openssl could write one.
+pub(crate) fn create_certificate(folder: &ShapeFolder) -> bool {
     let mut command = Command::new("openssl");
     command.args([
         "req",

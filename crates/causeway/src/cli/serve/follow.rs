@@ -10,11 +10,11 @@ use super::{Watch, handover};
 use crate::cli::source::{self, ConfigFlags};
 
 /// Polling interval of a watched file; Caddy's value.
-const EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A file, and the flags with which it was read.
 #[derive(Clone)]
-pub(crate) struct Followed {
+pub(crate) struct FollowedFile {
     pub(super) flags: ConfigFlags,
     pub(super) source: server::ConfigFile,
     pub(super) watch: Watch,
@@ -22,13 +22,13 @@ pub(crate) struct Followed {
     pub(super) is_replaced: bool,
 }
 
-impl Followed {
+impl FollowedFile {
     /// Polls the file and loads it when the adapted configuration changes, as in Caddy also after the API has loaded another one. Each poll
     /// adapts the whole file, since imported files may change too. `running` is the running configuration.
     pub(super) async fn watch(self, control: Control, running: Value) {
         // A file that did not change must not replace the configuration of the API.
         let mut last = (!self.is_replaced).then_some(running);
-        let mut ticks = tokio::time::interval(EVERY);
+        let mut ticks = tokio::time::interval(POLL_INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         // The last error, so that a repeated one is logged once, not every second.
         let mut complaint = String::new();
@@ -79,10 +79,10 @@ impl Followed {
 
 /// Handles SIGUSR1: reloads the file even if it is unchanged, unless the API has replaced the configuration. If another process has taken
 /// this one's place meanwhile, that one does it: the signal was sent to the server.
-pub(super) async fn again(followed: Option<Followed>, control: Control) {
-    // Asked first in any case: the answer waits for the end of an upgrade.
+pub(super) async fn reload_file(followed: Option<FollowedFile>, control: Control) {
+    // Before the check: the command completes only after an upgrade that is under way, which decides whether there is a successor.
     let source = control.followed_file().await;
-    if is_passed_on(&control) {
+    if pass_on_reload(&control) {
         return;
     }
     let (Some(followed), Some(source)) = (followed, source) else {
@@ -96,14 +96,14 @@ pub(super) async fn again(followed: Option<Followed>, control: Control) {
         Err(error) => Err(error),
     };
     if let Err(error) = loaded
-        && !is_passed_on(&control)
+        && !pass_on_reload(&control)
     {
         tracing::error!("{error:#}; keeping the current configuration");
     }
 }
 
-/// Passes SIGUSR1 on to the process that has taken this one's place, if there is one.
-fn is_passed_on(control: &Control) -> bool {
+/// Passes SIGUSR1 on to the process that has taken this one's place. Returns false if there is none.
+fn pass_on_reload(control: &Control) -> bool {
     control.is_stopping() && handover::reload_successor()
 }
 

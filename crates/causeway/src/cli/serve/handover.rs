@@ -102,7 +102,7 @@ impl StartingProcess {
 
     /// Waits for the end of the process.
     fn wait(mut self) {
-        self.has_ended(None);
+        self.wait_for_end(None);
         let _ = self.launcher.wait();
     }
 
@@ -112,13 +112,13 @@ impl StartingProcess {
         // Ignore a failure: it has ended.
         let _ = self.launcher.kill();
         let _ = self.launcher.wait();
-        !self.has_ended(Some(&Timespec::default()))
+        !self.wait_for_end(Some(&Timespec::default()))
     }
 
-    /// Waits for the end of the process, for at most `within`. Returns whether it has ended.
-    fn has_ended(&self, within: Option<&Timespec>) -> bool {
+    /// Waits for the end of the process, without a timeout for ever. Returns whether it has ended.
+    fn wait_for_end(&self, timeout: Option<&Timespec>) -> bool {
         // pidfd_open(2): the descriptor is readable when the process has ended.
-        retry_on_intr(|| poll(&mut [PollFd::new(&self.process, PollFlags::IN)], within)).is_ok_and(|count| count > 0)
+        retry_on_intr(|| poll(&mut [PollFd::new(&self.process, PollFlags::IN)], timeout)).is_ok_and(|count| count > 0)
     }
 }
 
@@ -136,8 +136,8 @@ pub(super) fn kill_started() {
 /// Stops the process that has taken this one's place. Not by a signal: it may have got the one that this process got, and a second one
 /// would end its requests at once.
 pub(super) fn stop_successor() {
-    if let Some(StartedProcess::Serving(line)) = &mut *started()
-        && let Err(error) = line.write_all(b"stop\n")
+    if let Some(StartedProcess::Serving(stream)) = &mut *started()
+        && let Err(error) = stream.write_all(b"stop\n")
     {
         tracing::error!("cannot stop it: {error}");
     }
@@ -145,8 +145,8 @@ pub(super) fn stop_successor() {
 
 /// Passes SIGUSR1 on to the process that has taken this one's place. Returns false if there is none.
 pub(super) fn reload_successor() -> bool {
-    let Some(StartedProcess::Serving(line)) = &mut *started() else { return false };
-    if let Err(error) = line.write_all(b"reload\n") {
+    let Some(StartedProcess::Serving(stream)) = &mut *started() else { return false };
+    if let Err(error) = stream.write_all(b"reload\n") {
         tracing::error!("cannot pass SIGUSR1 on: {error}");
     }
     true
@@ -205,35 +205,35 @@ impl ServerFacts {
         let id = process.id;
         *place = Some(StartedProcess::Starting(process));
         drop(place);
-        let mut line = &ours;
-        match self.talk(offer, line, READY_TIMEOUT) {
+        let mut stream = &ours;
+        match self.send_offer(offer, stream, READY_TIMEOUT) {
             Ok(()) => {
-                let is_there = match &mut *started() {
+                let has_not_ended = match &mut *started() {
                     Some(StartedProcess::Starting(process)) => process.release(),
                     _ => true,
                 };
-                if !is_there {
-                    let _ = line.write_all(b"no\n");
-                    return Err(fault(end_started(anyhow!("the new process ended before it took over"), line)));
+                if !has_not_ended {
+                    let _ = stream.write_all(b"no\n");
+                    return Err(fault(end_started(anyhow!("the new process ended before it took over"), stream)));
                 }
                 // Not before: systemd looks at this message whether the next main process is its child. While this is still the main
                 // process, systemd accepts the message.
                 service_manager::succeeded_by(id);
                 // An error means that the process has just ended; the service manager then restarts the service.
-                let _ = line.write_all(b"go\n");
+                let _ = stream.write_all(b"go\n");
                 *started() = Some(StartedProcess::Serving(ours));
                 Ok(id)
             }
             Err(error) => {
                 // The process may become ready at this moment.
-                let _ = line.write_all(b"no\n");
-                Err(fault(end_started(error, line)))
+                let _ = stream.write_all(b"no\n");
+                Err(fault(end_started(error, stream)))
             }
         }
     }
 
     /// Sends the offer and waits for "ready".
-    fn talk(&self, offer: UpgradeOffer, mut line: &UnixStream, within: Duration) -> anyhow::Result<()> {
+    fn send_offer(&self, offer: UpgradeOffer, mut stream: &UnixStream, within: Duration) -> anyhow::Result<()> {
         let count = |sockets: &[HandedSockets]| {
             let written = |of: &HandedSockets| WrittenSockets { name: of.name.clone(), count: of.descriptors.len() };
             sockets.iter().map(written).collect()
@@ -249,16 +249,16 @@ impl ServerFacts {
         };
         let json = serde_json::to_vec(&written)?;
         let sent = (|| {
-            line.set_write_timeout(Some(TALK_TIMEOUT))?;
-            line.write_all(&(json.len() as u64).to_be_bytes())?;
-            line.write_all(&json)?;
+            stream.set_write_timeout(Some(TALK_TIMEOUT))?;
+            stream.write_all(&(json.len() as u64).to_be_bytes())?;
+            stream.write_all(&json)?;
             let sockets = offer.sockets.sites.iter().chain(&offer.sockets.admin);
             let descriptors: Vec<_> = sockets.flat_map(|of| &of.descriptors).collect();
-            descriptors.chunks(DESCRIPTORS_MAX).try_for_each(|some| send_descriptors(line, b"d", some))
+            descriptors.chunks(DESCRIPTORS_MAX).try_for_each(|some| send_descriptors(stream, b"d", some))
         })();
         // The process may have ended before it read the offer: the failed read below then has more to tell.
         let sent: io::Result<()> = sent;
-        let answer = read_line(line, within, &offer.is_withdrawn);
+        let answer = read_line(stream, within, &offer.is_withdrawn);
         match (answer, sent) {
             // Also if the process is ready by now: it must not take the place of a server that was stopped.
             _ if offer.is_withdrawn.load(Ordering::Relaxed) => bail!("the server was stopped meanwhile"),
@@ -312,10 +312,12 @@ fn launch(program: &Path, ours: &UnixStream, theirs: UnixStream) -> anyhow::Resu
 }
 
 /// Reads the launcher's first line and the descriptor that comes with it.
-fn read_launched(line: &UnixStream, descriptors: &mut Vec<OwnedFd>) -> io::Result<String> {
-    line.set_read_timeout(Some(TALK_TIMEOUT))?;
-    match receive_byte(line, descriptors)? {
-        Some(first) => Ok(format!("{}{}", char::from(first), read_line(line, TALK_TIMEOUT, &AtomicBool::new(false))?)),
+fn read_launched(stream: &UnixStream, descriptors: &mut Vec<OwnedFd>) -> io::Result<String> {
+    stream.set_read_timeout(Some(TALK_TIMEOUT))?;
+    match receive_byte(stream, descriptors)? {
+        Some(first) => {
+            Ok(format!("{}{}", char::from(first), read_line(stream, TALK_TIMEOUT, &AtomicBool::new(false))?))
+        }
         None => Ok(String::new()),
     }
 }
@@ -326,14 +328,14 @@ const ENDED: &str = "ended ";
 /// Does the work of a launcher if this process is one: starts the new process, reports its id, and waits for its end, which it reports too.
 pub(crate) fn run_launcher() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next()? != LAUNCH || !Predecessor::is_there() {
+    if arguments.next()? != LAUNCH || !Predecessor::is_offered() {
         return None;
     }
     let program = arguments.next()?;
     // Without the former process nothing else ends this one. Ignore a failure: it then ends with the new process.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     let launch = || -> io::Result<()> {
-        let mut line = UnixStream::from(rustix::stdio::stdin().try_clone_to_owned()?);
+        let mut stream = UnixStream::from(rustix::stdio::stdin().try_clone_to_owned()?);
         let started = Command::new(program).args(arguments).spawn().and_then(|mut child| {
             // Here, since the id is the process's until this one waits for its end.
             match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
@@ -343,25 +345,25 @@ pub(crate) fn run_launcher() -> Option<ExitCode> {
         });
         let (mut child, process) = match started {
             Ok(started) => started,
-            Err(error) => return line.write_all(format!("failed {error}\n").as_bytes()),
+            Err(error) => return stream.write_all(format!("failed {error}\n").as_bytes()),
         };
         // One write each: the new process may write too.
-        send_descriptors(&line, format!("id {}\n", child.id()).as_bytes(), &[&process])?;
+        send_descriptors(&stream, format!("id {}\n", child.id()).as_bytes(), &[&process])?;
         let status = child.wait()?;
-        line.write_all(format!("{ENDED}{status}\n").as_bytes())
+        stream.write_all(format!("{ENDED}{status}\n").as_bytes())
     };
     // An error means that the former process has ended.
     Some(launch().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS))
 }
 
 /// Ends the process that does not serve. Adds its exit status to the error if it has ended by itself.
-fn end_started(error: anyhow::Error, line: &UnixStream) -> anyhow::Error {
+fn end_started(error: anyhow::Error, stream: &UnixStream) -> anyhow::Error {
     // A process that has reported a failure is about to exit; the status is a part of the reason. One that reports now that it is ready, or
     // why it is not, is about to end too, and gives its pid file back first.
     let deadline = Instant::now() + END_TIMEOUT;
     let status = loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        match read_line(line, left, &AtomicBool::new(false)) {
+        match read_line(stream, left, &AtomicBool::new(false)) {
             Ok(text) if !text.is_empty() && !text.starts_with(ENDED) => {}
             last => break last.unwrap_or_default(),
         }
@@ -381,14 +383,14 @@ fn end_started(error: anyhow::Error, line: &UnixStream) -> anyhow::Error {
 ///
 /// # Errors
 /// The read failed or timed out, or was withdrawn.
-fn read_line(line: &UnixStream, within: Duration, is_withdrawn: &AtomicBool) -> io::Result<String> {
+fn read_line(stream: &UnixStream, within: Duration, is_withdrawn: &AtomicBool) -> io::Result<String> {
     let deadline = Instant::now() + within;
     let mut text = Vec::new();
-    // One byte at a time: a later line is another reader's.
-    let mut from = BufReader::with_capacity(1, line.take(REASON_BYTES_MAX));
+    // One byte at a time: the following lines are for other readers.
+    let mut from = BufReader::with_capacity(1, stream.take(REASON_BYTES_MAX));
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        line.set_read_timeout(Some(left.clamp(Duration::from_millis(1), CHECK_EVERY)))?;
+        stream.set_read_timeout(Some(left.clamp(Duration::from_millis(1), CHECK_EVERY)))?;
         match from.read_until(b'\n', &mut text) {
             Ok(_) => return Ok(String::from_utf8_lossy(&text).trim_end().to_owned()),
             Err(error) if is_timeout(&error) && Instant::now() < deadline && !is_withdrawn.load(Ordering::Relaxed) => {}
@@ -399,22 +401,22 @@ fn read_line(line: &UnixStream, within: Duration, is_withdrawn: &AtomicBool) -> 
 }
 
 /// Sends `bytes`, and the descriptors with the first of them.
-fn send_descriptors(line: &UnixStream, bytes: &[u8], descriptors: &[&OwnedFd]) -> io::Result<()> {
+fn send_descriptors(stream: &UnixStream, bytes: &[u8], descriptors: &[&OwnedFd]) -> io::Result<()> {
     let borrowed: Vec<_> = descriptors.iter().map(|descriptor| descriptor.as_fd()).collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     control.push(SendAncillaryMessage::ScmRights(&borrowed));
-    retry_on_intr(|| sendmsg(line, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL))?;
+    retry_on_intr(|| sendmsg(stream, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL))?;
     Ok(())
 }
 
 /// Receives a byte and the descriptors that come with it; `None` at the end of the stream.
-fn receive_byte(line: &UnixStream, out: &mut Vec<OwnedFd>) -> io::Result<Option<u8>> {
+fn receive_byte(stream: &UnixStream, out: &mut Vec<OwnedFd>) -> io::Result<Option<u8>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
     let received =
-        retry_on_intr(|| recvmsg(line, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC))?;
+        retry_on_intr(|| recvmsg(stream, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC))?;
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(descriptors) = message {
             out.extend(descriptors);
@@ -425,7 +427,7 @@ fn receive_byte(line: &UnixStream, out: &mut Vec<OwnedFd>) -> io::Result<Option<
 
 /// The process whose place this one takes.
 pub(crate) struct Predecessor {
-    line: UnixStream,
+    stream: UnixStream,
     name: String,
     is_configured: bool,
     config: Value,
@@ -437,16 +439,16 @@ pub(crate) struct Predecessor {
 impl Predecessor {
     /// Receives the offer of a former process; `None` if there is none. Standard input is empty afterwards.
     pub(crate) fn connect() -> anyhow::Result<Option<Self>> {
-        if !Self::is_there() {
+        if !Self::is_offered() {
             return Ok(None);
         }
-        let line = UnixStream::from(rustix::stdio::stdin().try_clone_to_owned()?);
+        let stream = UnixStream::from(rustix::stdio::stdin().try_clone_to_owned()?);
         rustix::stdio::dup2_stdin(File::open("/dev/null").context("/dev/null")?)?;
-        Self::read(line).context("taking over from a running server").map(Some)
+        Self::read(stream).context("taking over from a running server").map(Some)
     }
 
     /// Returns whether standard input is an offer.
-    pub(crate) fn is_there() -> bool {
+    pub(crate) fn is_offered() -> bool {
         // Another program may have set the variable, or passed it on.
         let is_socket = || {
             let input = rustix::stdio::stdin().try_clone_to_owned();
@@ -455,17 +457,17 @@ impl Predecessor {
         std::env::var_os(VARIABLE).is_some() && is_socket()
     }
 
-    fn read(mut line: UnixStream) -> anyhow::Result<Self> {
-        line.set_read_timeout(Some(TALK_TIMEOUT))?;
+    fn read(mut stream: UnixStream) -> anyhow::Result<Self> {
+        stream.set_read_timeout(Some(TALK_TIMEOUT))?;
         let mut length = [0; 8];
-        line.read_exact(&mut length)?;
+        stream.read_exact(&mut length)?;
         let length = u64::from_be_bytes(length);
         if length > OFFER_BYTES_MAX {
             bail!("found an offer of {length} bytes, expected at most {OFFER_BYTES_MAX}");
         }
         let mut text = Vec::new();
         // Exactly these bytes: a read beyond them would lose the descriptors that come with the next one.
-        (&line).take(length).read_to_end(&mut text)?;
+        (&stream).take(length).read_to_end(&mut text)?;
         // The configuration is within one more object.
         let offer = json::parse_within(&text, json::LEVELS_MAX + 1).and_then(serde_json::from_value);
         let offer: WrittenOffer = offer.context("the offer of the former process")?;
@@ -474,7 +476,7 @@ impl Predecessor {
         let mut descriptors = Vec::new();
         while descriptors.len() < expected {
             let before = descriptors.len();
-            let byte = receive_byte(&line, &mut descriptors).context("the sockets of the former process")?;
+            let byte = receive_byte(&stream, &mut descriptors).context("the sockets of the former process")?;
             if byte.is_none() || descriptors.len() == before {
                 bail!("the former process has sent {before} sockets, expected {expected}");
             }
@@ -488,7 +490,7 @@ impl Predecessor {
             sockets.into_iter().map(handed).collect()
         };
         Ok(Self {
-            line,
+            stream,
             name: offer.name,
             is_configured: offer.is_configured,
             config: offer.config,
@@ -526,25 +528,25 @@ impl Predecessor {
     ///
     /// # Errors
     /// The former process has given this one up, and continues to serve.
-    pub(super) fn ready(&self) -> anyhow::Result<()> {
-        let mut line = &self.line;
+    pub(super) fn report_ready(&self) -> anyhow::Result<()> {
+        let mut stream = &self.stream;
         // An error, or an end without a word, means that the former process has ended: then this one is alone.
-        let _ = line.write_all(b"ready\n");
-        match read_line(&self.line, TALK_TIMEOUT, &AtomicBool::new(false)) {
+        let _ = stream.write_all(b"ready\n");
+        match read_line(&self.stream, TALK_TIMEOUT, &AtomicBool::new(false)) {
             Ok(word) if word == "no" => bail!("the former process continues to serve: this one was ready too late"),
             _ => Ok(()),
         }
     }
 
-    /// Waits until the former process passes a signal to stop on to this one, by `line`. For ever if there is none, or it ends. Calls `reload`
-    /// for each SIGUSR1 that it passes on before.
-    pub(super) async fn stop(line: Option<UnixStream>, mut reload: impl FnMut()) {
-        let mut read = async |line: UnixStream| -> io::Result<bool> {
-            line.set_nonblocking(true)?;
-            let mut line = tokio::io::BufReader::new(tokio::net::UnixStream::from_std(line)?);
+    /// Waits until the former process passes a signal to stop on to this one, by `stream`. Never completes if there is no former process, or
+    /// when it has ended. Calls `reload` for each SIGUSR1 that it passes on before.
+    pub(super) async fn wait_for_stop(stream: Option<UnixStream>, mut reload: impl FnMut()) {
+        let mut read = async |stream: UnixStream| -> io::Result<bool> {
+            stream.set_nonblocking(true)?;
+            let mut reader = tokio::io::BufReader::new(tokio::net::UnixStream::from_std(stream)?);
             loop {
                 let mut word = String::new();
-                (&mut line).take(REASON_BYTES_MAX).read_line(&mut word).await?;
+                (&mut reader).take(REASON_BYTES_MAX).read_line(&mut word).await?;
                 match &*word {
                     "reload\n" => reload(),
                     word => return Ok(word == "stop\n"),
@@ -552,8 +554,8 @@ impl Predecessor {
             }
         };
         // An error or an end means that the former process has ended.
-        if let Some(line) = line
-            && read(line).await.is_ok_and(|is_stop| is_stop)
+        if let Some(stream) = stream
+            && read(stream).await.is_ok_and(|is_stop| is_stop)
         {
             return;
         }
@@ -561,18 +563,18 @@ impl Predecessor {
     }
 
     /// Passes the result on; reports a failure to the former process, which then serves on.
-    pub(crate) fn report<T>(line: Option<UnixStream>, result: anyhow::Result<T>) -> anyhow::Result<T> {
-        if let (Some(mut line), Err(error)) = (line, &result) {
+    pub(crate) fn report<T>(stream: Option<UnixStream>, result: anyhow::Result<T>) -> anyhow::Result<T> {
+        if let (Some(mut stream), Err(error)) = (stream, &result) {
             let words = format!("failed {error:#}").replace(char::is_control, " ");
             // An error means that the former process has ended; standard error has the reason too.
-            let _ = line.write_all(words.as_bytes()).and_then(|()| line.write_all(b"\n"));
+            let _ = stream.write_all(words.as_bytes()).and_then(|()| stream.write_all(b"\n"));
         }
         result
     }
 
     /// Returns another handle of the connection, for [`report`](Self::report).
-    pub(crate) fn line(&self) -> Option<UnixStream> {
-        self.line.try_clone().ok()
+    pub(crate) fn stream(&self) -> Option<UnixStream> {
+        self.stream.try_clone().ok()
     }
 }
 
@@ -610,15 +612,15 @@ mod tests {
             let (ours, theirs) = UnixStream::pair().unwrap();
             std::thread::scope(|scope| {
                 let former = scope.spawn(|| {
-                    let talked = facts().talk(offer, &ours, READY_TIMEOUT);
+                    let sent = facts().send_offer(offer, &ours, READY_TIMEOUT);
                     (&ours).write_all(b"go\n").unwrap();
-                    talked
+                    sent
                 });
                 let new = Predecessor::read(theirs).unwrap();
                 assert_eq!(new.sockets.sites[0].descriptors.iter().map(address).collect::<Vec<_>>(), want);
                 assert_eq!((&*new.name, &new.config["apps"]), ("Caddyfile", &serde_json::json!({})));
                 assert_eq!(new.file(), (facts().file, true));
-                new.ready().unwrap();
+                new.report_ready().unwrap();
                 former.join().unwrap().unwrap();
             });
         }
@@ -636,7 +638,7 @@ mod tests {
             let (ours, mut theirs) = UnixStream::pair().unwrap();
             theirs.write_all(answer.as_bytes()).unwrap();
             theirs.shutdown(std::net::Shutdown::Write).unwrap();
-            assert_eq!(facts().talk(offer(1), &ours, READY_TIMEOUT).unwrap_err().to_string(), want);
+            assert_eq!(facts().send_offer(offer(1), &ours, READY_TIMEOUT).unwrap_err().to_string(), want);
         }
     }
 
@@ -644,7 +646,7 @@ mod tests {
     #[test]
     fn silence() {
         let (ours, _theirs) = UnixStream::pair().unwrap();
-        let error = facts().talk(offer(1), &ours, Duration::from_millis(20)).unwrap_err();
+        let error = facts().send_offer(offer(1), &ours, Duration::from_millis(20)).unwrap_err();
         assert_eq!(error.to_string(), "the new process did not serve within 0 s and was ended");
     }
 
@@ -656,7 +658,7 @@ mod tests {
             theirs.write_all(answer.as_bytes()).unwrap();
             let offer = offer(1);
             offer.is_withdrawn.store(true, Ordering::Relaxed);
-            let error = facts().talk(offer, &ours, Duration::MAX / 4).unwrap_err();
+            let error = facts().send_offer(offer, &ours, Duration::MAX / 4).unwrap_err();
             assert_eq!(error.to_string(), "the server was stopped meanwhile", "{answer}");
         }
     }
@@ -674,10 +676,10 @@ mod tests {
             let (mut ours, theirs) = UnixStream::pair().unwrap();
             ours.write_all(words.as_bytes()).unwrap();
             drop(ours);
-            let line = theirs.try_clone().unwrap();
+            let stream = theirs.try_clone().unwrap();
             assert_eq!(read_line(&theirs, TALK_TIMEOUT, &AtomicBool::new(false)).unwrap(), "go");
             let mut count = 0;
-            let stop = Predecessor::stop(Some(line), || count += 1);
+            let stop = Predecessor::wait_for_stop(Some(stream), || count += 1);
             if stops {
                 stop.await;
             } else {
@@ -695,7 +697,7 @@ mod tests {
             ours.write_all(word.as_bytes()).unwrap();
             drop(ours);
             let new = Predecessor {
-                line: theirs,
+                stream: theirs,
                 name: String::new(),
                 is_configured: true,
                 config: Value::Null,
@@ -703,11 +705,11 @@ mod tests {
                 is_replaced: false,
                 sockets: Handover::default(),
             };
-            assert_eq!(new.ready().is_ok(), serves, "{word}");
+            assert_eq!(new.report_ready().is_ok(), serves, "{word}");
         }
     }
 
-    /// An offer that ends early, or is none, is an error, at every place.
+    /// An offer that ends early, at any byte, or that announces too many bytes is an error.
     #[test]
     fn a_truncated_offer() {
         let json = br#"{"name":"","is_configured":true,"config":null,"file":null,"is_replaced":false,"sites":[{"name":"a","count":1}],"admin":[]}"#;
