@@ -15,7 +15,7 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
 
-use crate::connection::Connection;
+use crate::authority_client::AuthorityClient;
 use crate::named_locks::NamedLocks;
 use crate::step::step;
 use crate::{AcmeError, ExternalAccount, Issuer, signed, zerossl};
@@ -56,15 +56,15 @@ impl std::fmt::Debug for AccountKey {
 /// Returns the issuer's account: the one in storage, or a new one.
 pub(crate) async fn open(
     issuer: &Issuer,
-    connection: &Connection,
+    authority: &AuthorityClient,
     storage: &SharedStorage,
 ) -> Result<Account, AcmeError> {
     in_time(async {
         let known = match read(issuer, storage).await? {
             Some(known) => known,
-            None => register(issuer, connection, storage, None).await?,
+            None => register(issuer, authority, storage, None).await?,
         };
-        connect(issuer, connection, known).await
+        connect(issuer, authority, known).await
     })
     .await
 }
@@ -72,13 +72,13 @@ pub(crate) async fn open(
 /// Returns the issuer's account after the authority has answered that it has no account `lost`: another one in storage, or a new one.
 pub(crate) async fn replace(
     issuer: &Issuer,
-    connection: &Connection,
+    authority: &AuthorityClient,
     storage: &SharedStorage,
     lost: &str,
 ) -> Result<Account, AcmeError> {
     in_time(async {
-        let known = register(issuer, connection, storage, Some(lost)).await?;
-        connect(issuer, connection, known).await
+        let known = register(issuer, authority, storage, Some(lost)).await?;
+        connect(issuer, authority, known).await
     })
     .await
 }
@@ -91,7 +91,7 @@ async fn in_time<T>(work: impl Future<Output = Result<T, AcmeError>>) -> Result<
 /// the authority returns the account that it has for this key (RFC 8555 §7.3.1).
 async fn register(
     issuer: &Issuer,
-    connection: &Connection,
+    authority: &AuthorityClient,
     storage: &SharedStorage,
     lost: Option<&str>,
 ) -> Result<StoredAccount, AcmeError> {
@@ -108,7 +108,7 @@ async fn register(
     }
     if let Some(own) = &issuer.account_key {
         let (key, lock) = (own.pkcs8(), Arc::new(lock));
-        let url = signed::find_account(issuer, connection, &key).await?;
+        let url = signed::find_account(issuer, authority, &key).await?;
         store_key(&key, key_at, storage, &lock).await?;
         store_account(json!({ "status": "valid", "location": url }), account_at, storage, lock).await?;
         return Ok(StoredAccount { url, key });
@@ -139,13 +139,13 @@ async fn register(
                     key
                 }
             };
-            let url = signed::register(issuer, connection, &key, new.contact).await?;
+            let url = signed::register(issuer, authority, &key, new.contact).await?;
             StoredAccount { url, key }
         }
         Some(external) => {
             let external = external_key(&external)?;
             let (account, credentials) =
-                step!(client(connection).create(&new, issuer.directory.clone(), Some(&external)))?;
+                step!(client(authority).create(&new, issuer.directory.clone(), Some(&external)))?;
             let key = credentials.private_key().clone_key();
             store_key(&key, key_at, storage, &lock).await?;
             StoredAccount { url: account.id().to_owned(), key }
@@ -212,12 +212,12 @@ fn read_key(at: &str, storage: &dyn Storage) -> Result<Option<PrivatePkcs8KeyDer
 }
 
 /// Fetches the authority's directory for a known account.
-async fn connect(issuer: &Issuer, connection: &Connection, known: StoredAccount) -> Result<Account, AcmeError> {
-    Ok(client(connection).from_parts(known.url, known.key, issuer.directory.clone()).await?)
+async fn connect(issuer: &Issuer, authority: &AuthorityClient, known: StoredAccount) -> Result<Account, AcmeError> {
+    Ok(client(authority).from_parts(known.url, known.key, issuer.directory.clone()).await?)
 }
 
-fn client(connection: &Connection) -> AccountBuilder {
-    Account::builder_with_http(Box::new(connection.clone()))
+fn client(authority: &AuthorityClient) -> AccountBuilder {
+    Account::builder_with_http(Box::new(authority.clone()))
 }
 
 fn external_key(account: &ExternalAccount) -> Result<ExternalAccountKey, AcmeError> {

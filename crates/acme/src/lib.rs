@@ -4,7 +4,7 @@
 //! - `issuer`: an authority and the account to use there
 //! - `account`: the account's key and URL in storage
 //! - `order`: one certificate from an authority; `polling`: when its progress is polled
-//! - `connection`: the HTTP requests to an authority, and its `Retry-After`
+//! - `authority_client`: the HTTP requests to an authority, and its `Retry-After`
 //! - `chains`: the choice between the chains that the authority offers; `signed`: requests that instant-acme cannot make
 //! - `renewal`: the renewal time that the authority suggests
 //! - `dns`: the challenge DNS-01, and the DNS providers that write its records
@@ -17,9 +17,9 @@
 //! - [`server`]: an authority of our own
 
 mod account;
+mod authority_client;
 mod chains;
 pub mod challenge;
-mod connection;
 mod dns;
 mod error;
 pub mod http;

@@ -16,8 +16,8 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::time::Instant;
 
+use crate::authority_client::AuthorityClient;
 use crate::challenge::{OpenChallenge, Published, StoredChallenge};
-use crate::connection::Connection;
 use crate::dns::DnsChallenge;
 use crate::http::HttpError;
 use crate::polling::Polling;
@@ -86,21 +86,21 @@ async fn obtain_from(
     wanted: CertificateRequest<'_>,
     storage: &SharedStorage,
 ) -> Result<ObtainedCertificate, AcmeError> {
-    let connection = Connection::new(issuer)?;
-    obtain_over(&connection, issuer, wanted, storage).await.map_err(|error| match connection.retry_at() {
+    let authority = AuthorityClient::new(issuer)?;
+    obtain_over(&authority, issuer, wanted, storage).await.map_err(|error| match authority.retry_at() {
         Some(at) => AcmeError::NotBefore(at, Box::new(error)),
         None => error,
     })
 }
 
 async fn obtain_over(
-    connection: &Connection,
+    authority: &AuthorityClient,
     issuer: &Issuer,
     wanted: CertificateRequest<'_>,
     storage: &SharedStorage,
 ) -> Result<ObtainedCertificate, AcmeError> {
     let CertificateRequest { name, replaces, .. } = wanted;
-    let account = account::open(issuer, connection, storage).await?;
+    let account = account::open(issuer, authority, storage).await?;
     let identifiers = [match name.parse::<IpAddr>() {
         Ok(ip) => Identifier::Ip(ip),
         Err(_) => Identifier::Dns(name.to_owned()),
@@ -108,15 +108,15 @@ async fn obtain_over(
     let identifiers = &identifiers;
     let order = |account: Account, attempt: usize| async move {
         let work = async {
-            let order = match place(&account, issuer, connection, identifiers, replaces, storage).await {
+            let order = match place(&account, issuer, authority, identifiers, replaces, storage).await {
                 // The account was deleted there, or the authority has lost it.
                 Err(AcmeError::Protocol(error)) if is_problem(&error, "accountDoesNotExist") => {
-                    let account = account::replace(issuer, connection, storage, account.id()).await?;
-                    place(&account, issuer, connection, identifiers, replaces, storage).await?
+                    let account = account::replace(issuer, authority, storage, account.id()).await?;
+                    place(&account, issuer, authority, identifiers, replaces, storage).await?
                 }
                 order => order?,
             };
-            complete(issuer, connection, CertificateRequest { attempt, ..wanted }, order, storage).await
+            complete(issuer, authority, CertificateRequest { attempt, ..wanted }, order, storage).await
         };
         let timeout = ORDER_TIMEOUT + issuer.dns.as_ref().map_or(Duration::ZERO, DnsChallenge::timeout);
         tokio::time::timeout(timeout, work).await.unwrap_or(Err(AcmeError::Slow(timeout)))
@@ -137,13 +137,13 @@ async fn obtain_over(
 async fn place(
     account: &Account,
     issuer: &Issuer,
-    connection: &Connection,
+    authority: &AuthorityClient,
     identifiers: &[Identifier],
     replaces: Option<&CertificateDer<'static>>,
     storage: &SharedStorage,
 ) -> Result<Order, AcmeError> {
     if let Some(lifetime) = issuer.lifetime {
-        return place_with_lifetime(account, issuer, connection, identifiers, lifetime, storage).await;
+        return place_with_lifetime(account, issuer, authority, identifiers, lifetime, storage).await;
     }
     let new = || match &*issuer.profile {
         "" => NewOrder::new(identifiers),
@@ -157,7 +157,7 @@ async fn place(
             Err(Error::Other(error)) if !error.is::<HttpError>() && !error.is::<AcmeError>() => {}
             // The certificate is unknown there, which Pebble calls an internal error, or another order has replaced it.
             Err(error @ Error::Api(_))
-                if (connection.is_rejected() || is_problem(&error, "serverInternal"))
+                if (authority.last_is_rejection() || is_problem(&error, "serverInternal"))
                     && !is_problem(&error, "accountDoesNotExist")
                     && !is_problem(&error, "rateLimited") => {}
             placed => return Ok(placed?),
@@ -171,7 +171,7 @@ async fn place(
 async fn place_with_lifetime(
     account: &Account,
     issuer: &Issuer,
-    connection: &Connection,
+    authority: &AuthorityClient,
     identifiers: &[Identifier],
     lifetime: Duration,
     storage: &SharedStorage,
@@ -183,7 +183,7 @@ async fn place_with_lifetime(
     if !issuer.profile.is_empty() {
         order["profile"] = issuer.profile.clone().into();
     }
-    let mut requests = SignedRequests::open(issuer, connection, storage).await?;
+    let mut requests = SignedRequests::open(issuer, authority, storage).await?;
     let new_order = requests.directory().new_order.clone();
     let placed = requests.post(&new_order, Some(&order)).await?;
     let url =
@@ -194,7 +194,7 @@ async fn place_with_lifetime(
 /// Proves that this server controls the name, and has the certificate signed.
 async fn complete(
     issuer: &Issuer,
-    connection: &Connection,
+    authority: &AuthorityClient,
     wanted: CertificateRequest<'_>,
     mut order: Order,
     storage: &SharedStorage,
@@ -203,7 +203,7 @@ async fn complete(
     step!(fetched(&mut order))?;
     // The challenges stay open until the order is ready or has failed.
     let mut open = Vec::new();
-    let proven = prove(issuer, connection, wanted, &mut order, storage, &mut open).await;
+    let proven = prove(issuer, authority, wanted, &mut order, storage, &mut open).await;
     for challenge in open {
         challenge.close().await;
     }
@@ -211,10 +211,10 @@ async fn complete(
     let key = make_key(wanted.key).await?;
     let request = request_params(wanted)?.serialize_request(&key)?;
     step!(order.finalize_csr(request.der()))?;
-    let mut chain = download(issuer, connection, &mut order).await?;
+    let mut chain = download(issuer, authority, &mut order).await?;
     if let (Some(chains), Some(url)) = (&issuer.chains, order.state().certificate.clone()) {
         let preferred =
-            async { chains.fetch(&mut SignedRequests::open(issuer, connection, storage).await?, &url).await };
+            async { chains.fetch(&mut SignedRequests::open(issuer, authority, storage).await?, &url).await };
         match preferred.await {
             Ok(preferred) => chain = preferred,
             // The certificate is issued already, with a chain that most clients accept.
@@ -226,12 +226,12 @@ async fn complete(
 
 /// Waits until the authority has issued the certificate, and reads its chain. Repeats that after a fault of the authority or of the connection,
 /// unless [`poll`] has repeated its requests for its whole time.
-async fn download(issuer: &Issuer, connection: &Connection, order: &mut Order) -> Result<String, AcmeError> {
+async fn download(issuer: &Issuer, authority: &AuthorityClient, order: &mut Order) -> Result<String, AcmeError> {
     let mut downloads = 1;
     loop {
-        let downloaded = match poll(issuer, connection, order, OrderStatus::Valid).await {
+        let downloaded = match poll(issuer, authority, order, OrderStatus::Valid).await {
             Ok(()) => step!(order.certificate()),
-            Err(error) if connection.is_faulty() => return Err(error.into()),
+            Err(error) if authority.last_is_failure() => return Err(error.into()),
             Err(error) => Err(error),
         };
         let error = match downloaded {
@@ -242,8 +242,8 @@ async fn download(issuer: &Issuer, connection: &Connection, order: &mut Order) -
             Err(error @ (Error::Timeout(_) | Error::Str(_))) => return Err(error.into()),
             Err(error) => error.into(),
         };
-        let asked = connection.retry_at().and_then(|at| at.duration_since(SystemTime::now()).ok()).unwrap_or_default();
-        let is_refusal = connection.is_rejected() || order.state().status == OrderStatus::Invalid;
+        let asked = authority.retry_at().and_then(|at| at.duration_since(SystemTime::now()).ok()).unwrap_or_default();
+        let is_refusal = authority.last_is_rejection() || order.state().status == OrderStatus::Invalid;
         if is_refusal || downloads == DOWNLOADS_MAX || asked > DOWNLOAD_PAUSE_MAX {
             return Err(error);
         }
@@ -256,7 +256,12 @@ async fn download(issuer: &Issuer, connection: &Connection, order: &mut Order) -
 
 /// Waits until the order has this status or is invalid. The authority works on while a request fails, so a fault of the connection or of its
 /// servers ends nothing before the authority's time is over.
-async fn poll(issuer: &Issuer, connection: &Connection, order: &mut Order, wanted: OrderStatus) -> Result<(), Error> {
+async fn poll(
+    issuer: &Issuer,
+    authority: &AuthorityClient,
+    order: &mut Order,
+    wanted: OrderStatus,
+) -> Result<(), Error> {
     let mut polling = Polling::new(issuer.timing.poll, Instant::now(), issuer.timing.poll_timeout);
     let (mut last, mut asked) = (None, None);
     while let Some(pause) = polling.next(Instant::now(), asked) {
@@ -271,13 +276,13 @@ async fn poll(issuer: &Issuer, connection: &Connection, order: &mut Order, wante
                 }
                 None
             }
-            Err(error) if connection.is_faulty() => {
+            Err(error) if authority.last_is_failure() => {
                 tracing::debug!(%error, "cannot read the order's status");
                 Some(error)
             }
             Err(error) => return Err(error),
         };
-        asked = connection.retry_at().and_then(|at| at.duration_since(SystemTime::now()).ok());
+        asked = authority.retry_at().and_then(|at| at.duration_since(SystemTime::now()).ok());
     }
     Err(last.unwrap_or(Error::Timeout(None)))
 }
@@ -309,7 +314,7 @@ pub(crate) fn request_params(wanted: CertificateRequest<'_>) -> Result<Certifica
 /// Answers a challenge of each authorization, and waits until the authority has verified them.
 async fn prove(
     issuer: &Issuer,
-    connection: &Connection,
+    authority: &AuthorityClient,
     wanted: CertificateRequest<'_>,
     order: &mut Order,
     storage: &SharedStorage,
@@ -320,14 +325,14 @@ async fn prove(
         let authorization = authorization?;
         match authorization.status {
             AuthorizationStatus::Valid => {}
-            AuthorizationStatus::Pending => answer(issuer, connection, wanted, authorization, storage, open).await?,
+            AuthorizationStatus::Pending => answer(issuer, authority, wanted, authorization, storage, open).await?,
             status => return Err(AcmeError::Unverified(format!("the authorization is {status:?}"))),
         }
     }
     if order.state().status != OrderStatus::Pending {
         return Ok(());
     }
-    let polled = poll(issuer, connection, order, OrderStatus::Ready).await;
+    let polled = poll(issuer, authority, order, OrderStatus::Ready).await;
     match (polled, order.state().status) {
         (_, OrderStatus::Invalid) => Err(AcmeError::Unverified(failure(order).await)),
         (polled, _) => Ok(polled?),
@@ -346,7 +351,7 @@ async fn fetched(order: &mut Order) -> Result<(), Error> {
 /// Opens a challenge of the authorization, adds it to `open`, and reports to the authority that it is ready.
 async fn answer(
     issuer: &Issuer,
-    connection: &Connection,
+    authority: &AuthorityClient,
     wanted: CertificateRequest<'_>,
     mut authorization: AuthorizationHandle<'_>,
     storage: &SharedStorage,
@@ -392,7 +397,7 @@ async fn answer(
     });
     match step!(challenge.set_ready()) {
         // The authority has accepted the response and has a first result of the verification already. The order says when it is final.
-        Err(Error::Api(_)) if connection.is_success() => Ok(()),
+        Err(Error::Api(_)) if authority.last_is_success() => Ok(()),
         accepted => Ok(accepted?),
     }
 }

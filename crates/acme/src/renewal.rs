@@ -19,9 +19,9 @@ const DIRECTORY_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long an authority that did not respond is not queried: otherwise each of thousands of names would wait for its time limit.
 const SILENT_PAUSE: Duration = Duration::from_secs(10 * 60);
 /// Bounds of `Retry-After`, and the time until the next query without it (RFC 9773 §4.3).
-const AGAIN_MIN: Duration = Duration::from_secs(60);
-const AGAIN_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-const AGAIN_DEFAULT: Duration = Duration::from_secs(6 * 60 * 60);
+const VALID_FOR_MIN: Duration = Duration::from_secs(60);
+const VALID_FOR_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+const VALID_FOR_DEFAULT: Duration = Duration::from_secs(6 * 60 * 60);
 
 /// An authority's advice for one certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct RenewalAdvice {
     /// When to renew: a random time in the suggested window, so that not all servers renew at once.
     pub at: SystemTime,
     /// How long the advice is valid.
-    pub again: Duration,
+    pub valid_for: Duration,
     /// A page that explains the window, if the authority names one.
     pub explanation: Option<String>,
 }
@@ -43,12 +43,12 @@ pub struct RenewalAdvisor {
 /// Both maps have the directories' URLs as keys.
 #[derive(Default)]
 struct KnownAuthorities {
-    authorities: HashMap<String, AuthorityAdvice>,
+    authorities: HashMap<String, CachedDirectory>,
     /// When a query got no response.
     silent: HashMap<String, Instant>,
 }
 
-struct AuthorityAdvice {
+struct CachedDirectory {
     client: HttpClient,
     /// The directory's `renewalInfo`; `None`: the authority gives no advice.
     url: Option<String>,
@@ -102,10 +102,10 @@ impl KnownAuthorities {
             let client = HttpClient::through(&issuer.proxy, &issuer.roots)?;
             let response = accepted(client.send(HttpRequest::get(&issuer.directory)).await?)?;
             let RenewalDirectory { renewal_info: url } = parsed(&response)?;
-            let read = AuthorityAdvice { client, url, read_at: Instant::now() };
+            let read = CachedDirectory { client, url, read_at: Instant::now() };
             authorities.insert(issuer.directory.clone(), read);
         }
-        let Some(AuthorityAdvice { client, url: Some(url), .. }) = authorities.get(&issuer.directory) else {
+        let Some(CachedDirectory { client, url: Some(url), .. }) = authorities.get(&issuer.directory) else {
             return Ok(None);
         };
         // A certificate without an authority key identifier has no name in this protocol (RFC 9773 §4.1).
@@ -128,10 +128,10 @@ fn advice(response: &HttpResponse) -> Result<RenewalAdvice, AcmeError> {
     };
     // 32 random bits as a fraction of the window.
     let fraction = f64::from((RandomState::new().hash_one(0) >> 32) as u32) / f64::from(u32::MAX);
-    let again = response.retry_after(SystemTime::now());
+    let valid_for = response.retry_after(SystemTime::now());
     Ok(RenewalAdvice {
         at: start + length.mul_f64(fraction),
-        again: again.unwrap_or(AGAIN_DEFAULT).clamp(AGAIN_MIN, AGAIN_MAX),
+        valid_for: valid_for.unwrap_or(VALID_FOR_DEFAULT).clamp(VALID_FOR_MIN, VALID_FOR_MAX),
         explanation: explanation_url,
     })
 }
@@ -190,19 +190,19 @@ mod tests {
         let window = r#"{"suggestedWindow": {"start": "2026-01-02T04:00:00Z", "end": "2026-01-03T04:00:00+00:00"},
             "explanationURL": "https://ca.example/why"}"#;
         let start = SystemTime::from(OffsetDateTime::parse("2026-01-02T04:00:00Z", &Rfc3339).unwrap());
-        for (head, again) in [
-            ("200 OK\r\nRetry-After: 21600", AGAIN_DEFAULT),
-            ("200 OK", AGAIN_DEFAULT),
-            ("200 OK\r\nRetry-After: 1", AGAIN_MIN),
-            ("200 OK\r\nRetry-After: 99999999", AGAIN_MAX),
-            ("200 OK\r\nRetry-After: soon", AGAIN_DEFAULT),
-            ("200 OK\r\nRetry-After: Fri, 31 Dec 9999 23:59:59 GMT", AGAIN_MAX),
+        for (head, valid_for) in [
+            ("200 OK\r\nRetry-After: 21600", VALID_FOR_DEFAULT),
+            ("200 OK", VALID_FOR_DEFAULT),
+            ("200 OK\r\nRetry-After: 1", VALID_FOR_MIN),
+            ("200 OK\r\nRetry-After: 99999999", VALID_FOR_MAX),
+            ("200 OK\r\nRetry-After: soon", VALID_FOR_DEFAULT),
+            ("200 OK\r\nRetry-After: Fri, 31 Dec 9999 23:59:59 GMT", VALID_FOR_MAX),
         ] {
             let (advice, lines) = ask(&[(head, window)], &leaf).await;
             let advice = advice.unwrap().unwrap();
             assert_eq!(
-                (advice.again, advice.explanation.as_deref()),
-                (again, Some("https://ca.example/why")),
+                (advice.valid_for, advice.explanation.as_deref()),
+                (valid_for, Some("https://ca.example/why")),
                 "{head}"
             );
             let offset = advice.at.duration_since(start).unwrap();

@@ -10,14 +10,14 @@ use rustls_pki_types::PrivatePkcs8KeyDer;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::connection::{Connection, problem, unexplained};
+use crate::authority_client::{AuthorityClient, problem, unexplained};
 use crate::http::{HttpRequest, HttpResponse, Method};
 use crate::step::{NONCE_TRIES, is_problem};
 use crate::{AcmeError, Issuer, account};
 
-/// A connection to an authority with the account in storage.
+/// The client of an authority, with the account in storage.
 pub(crate) struct SignedRequests {
-    connection: Connection,
+    authority: AuthorityClient,
     directory: Directory,
     key: EcdsaKeyPair,
     /// The account's URL; `None`: requests carry the key itself, to register it.
@@ -42,26 +42,26 @@ impl SignedRequests {
     /// Storage has no usable account, or the authority does not answer.
     pub(crate) async fn open(
         issuer: &Issuer,
-        connection: &Connection,
+        authority: &AuthorityClient,
         storage: &SharedStorage,
     ) -> Result<Self, AcmeError> {
         let known = account::read(issuer, storage).await?;
         let known = known.ok_or_else(|| AcmeError::Malformed("found no account in storage".to_owned()))?;
-        Self::new(issuer, connection, &known.key, Some(known.url)).await
+        Self::new(issuer, authority, &known.key, Some(known.url)).await
     }
 
     async fn new(
         issuer: &Issuer,
-        connection: &Connection,
+        authority: &AuthorityClient,
         key: &PrivatePkcs8KeyDer<'_>,
         account: Option<String>,
     ) -> Result<Self, AcmeError> {
         let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, key.secret_pkcs8_der());
         let key = key.map_err(|error| AcmeError::Key(error.to_string()))?;
-        let response = connection.send(HttpRequest::get(&issuer.directory)).await?;
+        let response = authority.send(HttpRequest::get(&issuer.directory)).await?;
         let response = checked(response)?;
         let directory = serde_json::from_slice(&response.body).map_err(|error| no_directory(&response, &error))?;
-        Ok(Self { connection: connection.clone(), directory, key, account, nonce: None })
+        Ok(Self { authority: authority.clone(), directory, key, account, nonce: None })
     }
 
     pub(crate) fn directory(&self) -> &Directory {
@@ -86,7 +86,7 @@ impl SignedRequests {
             }
             let body = self.sign(&header, payload)?;
             let request = HttpRequest::new(Method::POST, url).body("application/jose+json", body);
-            let response = self.connection.send(request).await?;
+            let response = self.authority.send(request).await?;
             self.nonce = response.header("replay-nonce").map(str::to_owned);
             match checked(response) {
                 Err(AcmeError::Protocol(error)) if is_problem(&error, "badNonce") && tries < NONCE_TRIES => tries += 1,
@@ -106,7 +106,7 @@ impl SignedRequests {
     async fn fresh_nonce(&self) -> Result<String, AcmeError> {
         let request = HttpRequest::new(Method::HEAD, &self.directory.new_nonce);
         // RFC 8555 §7.2.
-        let response = checked(self.connection.send(request).await?)?;
+        let response = checked(self.authority.send(request).await?)?;
         let nonce = response.header("replay-nonce").map(str::to_owned);
         nonce.ok_or_else(|| AcmeError::Malformed("found no nonce".to_owned()))
     }
@@ -129,7 +129,7 @@ impl SignedRequests {
 /// The authority does not answer, or refuses the account.
 pub(crate) async fn register(
     issuer: &Issuer,
-    connection: &Connection,
+    authority: &AuthorityClient,
     key: &PrivatePkcs8KeyDer<'_>,
     contacts: &[&str],
 ) -> Result<String, AcmeError> {
@@ -137,7 +137,7 @@ pub(crate) async fn register(
     if !contacts.is_empty() {
         account["contact"] = json!(contacts);
     }
-    new_account(issuer, connection, key, &account).await
+    new_account(issuer, authority, key, &account).await
 }
 
 /// Returns the URL of the account that the authority has for a key (RFC 8555 §7.3.1).
@@ -146,10 +146,10 @@ pub(crate) async fn register(
 /// The authority does not answer, or has no account for the key.
 pub(crate) async fn find_account(
     issuer: &Issuer,
-    connection: &Connection,
+    authority: &AuthorityClient,
     key: &PrivatePkcs8KeyDer<'_>,
 ) -> Result<String, AcmeError> {
-    new_account(issuer, connection, key, &json!({ "onlyReturnExisting": true })).await.map_err(|error| match error {
+    new_account(issuer, authority, key, &json!({ "onlyReturnExisting": true })).await.map_err(|error| match error {
         AcmeError::Protocol(problem) if is_problem(&problem, "accountDoesNotExist") => AcmeError::NoAccount,
         error => error,
     })
@@ -157,11 +157,11 @@ pub(crate) async fn find_account(
 
 async fn new_account(
     issuer: &Issuer,
-    connection: &Connection,
+    authority: &AuthorityClient,
     key: &PrivatePkcs8KeyDer<'_>,
     account: &Value,
 ) -> Result<String, AcmeError> {
-    let mut requests = SignedRequests::new(issuer, connection, key, None).await?;
+    let mut requests = SignedRequests::new(issuer, authority, key, None).await?;
     let url = requests.directory.new_account.clone();
     let response = requests.post(&url, Some(account)).await?;
     let url = response.header("location").map(str::to_owned);

@@ -5,7 +5,7 @@ use causeway::Server;
 use causeway::caddyfile::{Dispenser, Error, Order, Syntax};
 use causeway::message::StatusCode;
 use causeway::pipeline::{Build, BuildError, Context, Handler, Response, Step, Template};
-use causeway::server::{Running, ServerStartError};
+use causeway::server::{RunningServer, ServerError};
 use serde_json::{Value, json};
 
 /// Responds with a text in capitals, repeated `times` times.
@@ -44,7 +44,7 @@ fn shout(d: &mut Dispenser<'_>) -> Result<Value, Error> {
 }
 
 /// Serves a Caddyfile that may use `shout`.
-pub(crate) async fn start(caddyfile: &str) -> Result<Running, ServerStartError> {
+pub(crate) async fn start(caddyfile: &str) -> Result<RunningServer, ServerError> {
     Server::builder()
         .handler("shout", make)
         .directive("shout", Order::Before("respond"), Syntax::Handler(shout))

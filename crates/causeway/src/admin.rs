@@ -30,7 +30,7 @@ use serde_json::json;
 
 pub(crate) use causal::configuration_changed;
 pub(crate) use remote::RemoteGuard;
-pub(crate) use rules::{Access, Rules};
+pub(crate) use rules::{AcceptedClients, ListenerAccess};
 
 use crate::server::{AdminListener, Control, Environment, LoadError};
 use handler::AdminHandler;
@@ -63,18 +63,18 @@ impl Admin {
         state: Arc<AdminState>,
         handed: Vec<HandedSockets>,
     ) -> Result<Self, LoadError> {
-        let (listeners, plan) = listener_and_plan(&listener.rules, &state);
+        let (listeners, plan) = listener_and_plan(&listener.access, &state);
         let certificates = listener.certificates.clone();
         let spec = EngineSpec { workers: 1, listeners, plan, certificates, blocking: BLOCKING };
         let engine = Engine::start_with(spec, handed);
         match engine {
             Ok(engine) => Ok(Self { listener, state, engine }),
-            Err(error) => Err(LoadError::Admin(listener.rules.address, error)),
+            Err(error) => Err(LoadError::Admin(listener.access.address, error)),
         }
     }
 
-    pub(crate) fn rules(&self) -> &Rules {
-        &self.listener.rules
+    pub(crate) fn access(&self) -> &ListenerAccess {
+        &self.listener.access
     }
 
     /// Returns the rules and the certificates.
@@ -89,8 +89,8 @@ impl Admin {
 
     /// Serves `wanted` on its address, and still on the old one: [`apply`](Self::apply) then drops one of the two.
     pub(crate) async fn widen(&mut self, wanted: &AdminListener) -> Result<(), LoadError> {
-        let (address, old) = (&wanted.rules.address, &self.listener.rules.address);
-        let (mut listeners, plan) = listener_and_plan(&wanted.rules, &self.state);
+        let (address, old) = (&wanted.access.address, &self.listener.access.address);
+        let (mut listeners, plan) = listener_and_plan(&wanted.access, &self.state);
         // The permission bits of a Unix socket's file can change while it is open.
         let is_same = match (&address.listen, &old.listen) {
             (ListeningSocket::Unix(wanted), ListeningSocket::Unix(old)) => wanted.path == old.path,
@@ -106,7 +106,7 @@ impl Admin {
 
     /// Serves `wanted`, on its address only.
     pub(crate) async fn apply(&mut self, wanted: AdminListener) {
-        let (listeners, plan) = listener_and_plan(&wanted.rules, &self.state);
+        let (listeners, plan) = listener_and_plan(&wanted.access, &self.state);
         match self.engine.reload(listeners, plan, wanted.certificates.clone()).await {
             Ok(()) => self.listener = wanted,
             // The socket is already open, so only the system itself can fail here.
@@ -138,9 +138,9 @@ impl Admin {
     }
 }
 
-/// Builds the listener and plan for `rules`.
-fn listener_and_plan(rules: &Rules, state: &Arc<AdminState>) -> (Vec<ListenerSpec>, Arc<Plan>) {
-    let handler = AdminHandler::new(rules, Arc::clone(state));
+/// Builds the listener and plan for `access`.
+fn listener_and_plan(access: &ListenerAccess, state: &Arc<AdminState>) -> (Vec<ListenerSpec>, Arc<Plan>) {
+    let handler = AdminHandler::new(access, Arc::clone(state));
     let mut registry = Registry::default();
     registry.handler("admin", move |_, _| Ok(Box::new(handler.clone())));
     let mut build = Build::new(&registry);
@@ -149,7 +149,7 @@ fn listener_and_plan(rules: &Rules, state: &Arc<AdminState>) -> (Vec<ListenerSpe
     let spec = ServerSpec { is_progress: false, ..ServerSpec::new("admin", &routes) };
     let server = build.server(&spec).expect("the routes above are right");
     let timeouts = Timeouts { keep_alive: KEEP_ALIVE, ..Timeouts::default() };
-    let tls = rules.tls();
-    let listener = ListenerSpec { timeouts, tls, ..ListenerSpec::new(rules.address.listen.clone(), server) };
+    let tls = access.tls();
+    let listener = ListenerSpec { timeouts, tls, ..ListenerSpec::new(access.address.listen.clone(), server) };
     (vec![listener], Arc::new(build.finish()))
 }

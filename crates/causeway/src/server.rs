@@ -3,12 +3,12 @@
 //! In reading order:
 //! - [`Server`]: the life cycle
 //! - `settings`: the start parameters; `compiled`: a configuration that passed every check
-//! - `builder`: the API for embedding; [`Running`] is the handle to an embedded server
+//! - `builder`: the API for embedding; [`RunningServer`] is the handle to an embedded server
 //! - `control`: the command channel through which other tasks use the server
 //! - `tree`: reads and changes one value of the configuration
 //! - `ids`: configuration objects addressed by `@id`
 //! - `certificates`: the certificates of the current configuration, obtained and renewed
-//! - `renewals`: the tasks of those of public authorities; `order`: one certificate from the first issuer that signs it;
+//! - `renewals`: the tasks of those of public authorities; `issuance_plan`: one certificate from the first issuer that signs it;
 //!   `order_limits`: rate limits that orders have met; `issuers`: the issuers by the configuration
 //! - `on_demand`: certificates for which a handshake waits; `getters`: those of other servers, which handshakes query; `staples`: OCSP
 //!   responses
@@ -39,10 +39,10 @@ mod control;
 mod error;
 mod getters;
 mod ids;
+mod issuance_plan;
 mod issuers;
 mod measures;
 mod on_demand;
-mod order;
 mod order_limits;
 mod pull;
 mod range_fetches;
@@ -75,7 +75,7 @@ use serde_json::{Value, json};
 use tokio::sync::{oneshot, watch};
 
 pub use autosave::autosave_path;
-pub use builder::{Builder, Configuration, RefusedConfiguration, Running, ServerStartError};
+pub use builder::{Builder, Configuration, RefusedConfiguration, RunningServer, ServerError};
 pub use certificates::{AuthorityFacts, CertificateStatus, data_folder};
 pub use compiled::validate;
 pub use control::{Change, Control, Excerpt, Force, LoadOrigin, LoadRequest, Status, StopError, Stopping};
@@ -401,7 +401,7 @@ impl Server {
         self.queues.close();
         self.engine.release_socket_files();
         // At once, so that the other process answers all further requests.
-        self.admins.release_socket_files();
+        self.admins.release_socket_files_and_close();
         // The last request of an idle connection has the other half of the time.
         without_blocked_workers(self.grace, self.engine.drain_with_idle_grace(self.grace, self.grace / 2)).await;
         self.admins.closed().await;
@@ -565,9 +565,9 @@ impl Server {
 
     /// Uses the certificates of the current configuration from now on. The engine serves that configuration already.
     fn activate_certificates(&mut self) {
-        self.custody.serve();
-        self.custody.take_effect();
-        self.identity.iter_mut().for_each(Custody::take_effect);
+        self.custody.install_authorities();
+        self.custody.start_orders();
+        self.identity.iter_mut().for_each(Custody::start_orders);
         let metrics = self.settings.registry.metrics();
         measures::install_certificates(metrics, self.custody.store());
         metrics.loaded(true);

@@ -160,9 +160,9 @@ struct PublicState {
     issued: Option<IssuedCertificate>,
 }
 
-/// A certificate that gets OCSP responses.
+/// A certificate whose OCSP responses are to be fetched.
 #[derive(Debug, Clone)]
-pub struct StapledCertificate {
+pub struct OcspTarget {
     /// The certificate.
     pub certificate: Arc<Certificate>,
     /// The URL of its responder.
@@ -171,7 +171,7 @@ pub struct StapledCertificate {
     pub storage: SharedStorage,
 }
 
-/// A certificate of a public authority.
+/// The certificate of a public name, from a public authority or from the local one of its fallback.
 #[derive(Debug, Clone)]
 pub struct IssuedCertificate {
     /// The certificate.
@@ -239,9 +239,9 @@ impl Keeper {
     }
 
     /// Returns every certificate whose OCSP responder is to be queried. O(names).
-    pub fn with_responder(&self) -> Vec<StapledCertificate> {
+    pub fn ocsp_targets(&self) -> Vec<OcspTarget> {
         let stapled = |certificate: &Arc<Certificate>, policy: &OcspPolicy, own: Option<&SharedStorage>| {
-            Some(StapledCertificate {
+            Some(OcspTarget {
                 certificate: Arc::clone(certificate),
                 responder: policy.responder(certificate)?,
                 storage: own.unwrap_or(&self.storage).clone(),

@@ -85,7 +85,7 @@ pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
 }
 
 /// Whether a file is the temporary file of a replacement, in progress or left by a killed process.
-pub(crate) fn is_left(path: &Path) -> bool {
+pub(crate) fn is_temporary(path: &Path) -> bool {
     let name = path.file_name().map(OsStr::as_encoded_bytes).unwrap_or_default();
     let stem = name.strip_suffix(SUFFIX.as_bytes());
     let random = stem.and_then(|stem| stem.rsplit(|byte| *byte == b'.').next());
@@ -106,7 +106,7 @@ fn remove_left(folder: &Path, now: Instant) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         count += 1;
         let path = entry.path();
-        if is_left(&path) && entry.metadata().and_then(|metadata| metadata.modified()).is_ok_and(is_old) {
+        if is_temporary(&path) && entry.metadata().and_then(|metadata| metadata.modified()).is_ok_and(is_old) {
             let _ = fs::remove_file(path);
         }
     }

@@ -11,7 +11,7 @@ use causeway_pipeline::{Context, Endpoints, Handler, Step};
 
 use super::answer::AdminResponse;
 use super::remote::{RemoteClient, RemoteGuard};
-use super::rules::{Guard, Rules};
+use super::rules::{Guard, ListenerAccess};
 use super::work::{AdminCommand, AuthorityForm, perform};
 use super::{AdminState, causal};
 use crate::server::{ConfigFile, Force, LoadOrigin, Verb};
@@ -27,8 +27,8 @@ pub(super) struct AdminHandler {
 }
 
 impl AdminHandler {
-    pub(super) fn new(rules: &Rules, state: Arc<AdminState>) -> Self {
-        Self { guard: Guard::new(rules), state }
+    pub(super) fn new(access: &ListenerAccess, state: Arc<AdminState>) -> Self {
+        Self { guard: Guard::new(access), state }
     }
 }
 
@@ -39,7 +39,7 @@ impl Handler for AdminHandler {
             return answer.step(cx);
         }
         let endpoint = std::str::from_utf8(cx.path()).ok().and_then(endpoint);
-        let asked = parse_command(cx).and_then(|ask| too_large(cx, ask.body_bytes_max()).map(|()| ask));
+        let asked = parse_command(cx).and_then(|ask| check_declared_length(cx, ask.body_bytes_max()).map(|()| ask));
         let ask = match asked {
             Ok(ask) => ask,
             Err(answer) => {
@@ -114,7 +114,7 @@ fn endpoint(path: &str) -> Option<&'static str> {
 }
 
 /// Refuses a body by its declared length. A body without a declared length is counted as it arrives.
-fn too_large(cx: &Context, bytes_max: usize) -> Result<(), AdminResponse> {
+fn check_declared_length(cx: &Context, bytes_max: usize) -> Result<(), AdminResponse> {
     match cx.head().fields().content_length() {
         Ok(Some(length)) if length > bytes_max as u64 => Err(AdminResponse::too_large(bytes_max)),
         _ => Ok(()),

@@ -20,26 +20,26 @@ const TRUE: FieldValue<'static> = FieldValue::from_static("true");
 
 /// The address of a listener of the admin API, and the clients that it accepts.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Rules {
+pub(crate) struct ListenerAccess {
     pub(crate) address: AdminAddress,
-    pub(crate) access: Access,
+    pub(crate) clients: AcceptedClients,
 }
 
 /// The clients that a listener accepts, as configured.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Access {
+pub(crate) enum AcceptedClients {
     /// All except pages of other origins.
     Local { enforce_origin: bool, origins: Option<Vec<String>> },
     /// Clients with a certificate.
     Remote(Arc<RemoteGuard>),
 }
 
-impl Rules {
+impl ListenerAccess {
     /// Returns the TLS settings; `None` for cleartext.
     pub(super) fn tls(&self) -> Option<TlsSpec> {
-        match &self.access {
-            Access::Local { .. } => None,
-            Access::Remote(guard) => Some(guard.tls()),
+        match &self.clients {
+            AcceptedClients::Local { .. } => None,
+            AcceptedClients::Remote(guard) => Some(guard.tls()),
         }
     }
 }
@@ -81,17 +81,17 @@ impl Host {
 }
 
 impl Guard {
-    pub(super) fn new(rules: &Rules) -> Self {
-        let (enforce_origin, origins) = match &rules.access {
-            Access::Local { enforce_origin, origins } => (*enforce_origin, origins),
+    pub(super) fn new(access: &ListenerAccess) -> Self {
+        let (enforce_origin, origins) = match &access.clients {
+            AcceptedClients::Local { enforce_origin, origins } => (*enforce_origin, origins),
             // As in Caddy: any host, because the handshake identifies the client; and no origin, so no page of a browser that has such a
             // certificate.
-            Access::Remote(guard) => {
+            AcceptedClients::Remote(guard) => {
                 let remote = Some(Arc::clone(guard));
                 return Self { trusted: Vec::new(), enforce_host: false, enforce_origin: false, remote };
             }
         };
-        let listen = &rules.address.listen;
+        let listen = &access.address.listen;
         let ip = listen.address().and_then(|address| address.host);
         let of_any_scheme = |host| Trusted { scheme: String::new(), host };
         let trusted = match origins {
@@ -101,7 +101,7 @@ impl Guard {
             None if ip.is_some_and(|ip| ip.is_loopback()) => {
                 ["localhost", "[::1]", "127.0.0.1"].map(Host::OwnPort).map(of_any_scheme).to_vec()
             }
-            None => vec![of_any_scheme(Host::Written(rules.address.to_string()))],
+            None => vec![of_any_scheme(Host::Written(access.address.to_string()))],
         };
         // A listener on every address of the machine is reachable under any name. A Unix or inherited socket has no host.
         // The address decides, not the text that it was written as.
@@ -221,7 +221,7 @@ mod tests {
         });
         let address = AdminAddress::parse_with(listen, "", &registry).unwrap();
         let origins = origins.map(|origins| origins.iter().map(|&origin| origin.to_owned()).collect());
-        Guard::new(&Rules { address, access: Access::Local { enforce_origin: false, origins } })
+        Guard::new(&ListenerAccess { address, clients: AcceptedClients::Local { enforce_origin: false, origins } })
     }
 
     // Caddy's documentation of `admin.origins`: the default is the listener's address; hosts are compared

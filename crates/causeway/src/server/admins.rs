@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::conflicts::refuse_conflicts;
 use super::error::LoadError;
-use crate::admin::{Admin, AdminState, Rules};
+use crate::admin::{Admin, AdminState, ListenerAccess};
 
 /// Time limit for the in-flight responses of a listener that closes.
 const GRACE: Duration = Duration::from_secs(10);
@@ -21,7 +21,7 @@ const GRACE: Duration = Duration::from_secs(10);
 /// A listener as a configuration describes it.
 #[derive(Clone)]
 pub(crate) struct AdminListener {
-    pub(crate) rules: Rules,
+    pub(crate) access: ListenerAccess,
     /// The source of its certificates; `None`: it is in cleartext.
     pub(crate) certificates: Option<Arc<dyn Certificates>>,
 }
@@ -35,7 +35,7 @@ pub(super) struct AdminListeners {
 
 impl AdminListeners {
     fn addresses(&self) -> impl Iterator<Item = &causeway_config::plan::AdminAddress> {
-        self.local.iter().chain(&self.remote).map(|listener| &listener.rules.address)
+        self.local.iter().chain(&self.remote).map(|listener| &listener.access.address)
     }
 
     /// Returns an error for the first address of two listeners. `sites`: those of the configuration.
@@ -44,8 +44,8 @@ impl AdminListeners {
         sites: impl Iterator<Item = ListeningSocket> + Clone,
     ) -> Result<(), LoadError> {
         refuse_conflicts(sites, self.addresses())?;
-        let local = self.local.iter().map(|listener| listener.rules.address.listen.clone());
-        refuse_conflicts(local, self.remote.iter().map(|listener| &listener.rules.address))
+        let local = self.local.iter().map(|listener| listener.access.address.listen.clone());
+        refuse_conflicts(local, self.remote.iter().map(|listener| &listener.access.address))
     }
 }
 
@@ -84,7 +84,7 @@ impl Admins {
         mut handed: Vec<HandedSockets>,
     ) -> Result<Self, LoadError> {
         // Both listeners may have one name, as port 0. The local one's sockets come first then.
-        let name = wanted.local.as_ref().map(|local| local.rules.address.listen.to_string());
+        let name = wanted.local.as_ref().map(|local| local.access.address.listen.to_string());
         let place = handed.iter().position(|handed| Some(&handed.name) == name.as_ref());
         let of_local: Vec<_> = place.map(|place| handed.remove(place)).into_iter().collect();
         let local = wanted.local.map(|local| Admin::open(local, Arc::clone(state), of_local)).transpose()?;
@@ -112,17 +112,17 @@ impl Admins {
         current_sites: impl Iterator<Item = ListeningSocket> + Clone,
     ) -> Result<AdminChanges, LoadError> {
         wanted.refuse_conflicts(sites.clone())?;
-        let now = [&self.local, &self.remote].map(|admin| admin.as_ref().map(|admin| &admin.rules().address));
+        let now = [&self.local, &self.remote].map(|admin| admin.as_ref().map(|admin| &admin.access().address));
         refuse_conflicts(sites, now.into_iter().flatten())?;
         // The engine closes the listeners of removed sites only after the API has bound its address, so the API must
         // not use the address of a current site either.
         refuse_conflicts(current_sites, wanted.addresses())?;
-        // As little may one listener move to the place that the other one leaves.
+        // Likewise, no listener may move to the address that another one leaves.
         let [local, remote] = now;
         let listen =
             |address: Option<&causeway_config::plan::AdminAddress>| address.map(|at| at.listen.clone()).into_iter();
-        refuse_conflicts(listen(local), wanted.remote.iter().map(|listener| &listener.rules.address))?;
-        refuse_conflicts(listen(remote), wanted.local.iter().map(|listener| &listener.rules.address))?;
+        refuse_conflicts(listen(local), wanted.remote.iter().map(|listener| &listener.access.address))?;
+        refuse_conflicts(listen(remote), wanted.local.iter().map(|listener| &listener.access.address))?;
         let local = prepare(&mut self.local, wanted.local, state).await?;
         match prepare(&mut self.remote, wanted.remote, state).await {
             Ok(remote) => Ok(AdminChanges { local, remote }),
@@ -162,7 +162,7 @@ impl Admins {
     }
 
     /// Leaves the files of Unix sockets to another process, and begins to close.
-    pub(super) fn release_socket_files(&mut self) {
+    pub(super) fn release_socket_files_and_close(&mut self) {
         self.local.iter_mut().chain(&mut self.remote).for_each(Admin::release_socket_files);
         self.close();
     }
@@ -188,7 +188,7 @@ async fn prepare(
     Ok(match (slot, wanted) {
         (None, None) => AdminChange::Keep,
         // Certificates belong to one configuration, so a listener that has some always changes.
-        (Some(admin), Some(wanted)) if *admin.rules() == wanted.rules && wanted.certificates.is_none() => {
+        (Some(admin), Some(wanted)) if *admin.access() == wanted.access && wanted.certificates.is_none() => {
             AdminChange::Keep
         }
         (Some(admin), Some(wanted)) => {

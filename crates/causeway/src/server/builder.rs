@@ -64,7 +64,7 @@ impl From<Value> for Configuration {
 /// println!("http://{}", server.addresses()[0]);
 /// server.reload(":0\nbind 127.0.0.1\nrespond \"hello again\"\n").await?;
 /// server.drain(std::time::Duration::from_secs(1)).await;
-/// # Ok::<_, causeway::server::ServerStartError>(())
+/// # Ok::<_, causeway::server::ServerError>(())
 /// # }).unwrap();
 /// ```
 #[must_use]
@@ -184,12 +184,12 @@ impl Builder {
     ///
     /// # Errors
     /// Returns the reason when the server cannot start.
-    pub async fn start(mut self) -> Result<Running, ServerStartError> {
+    pub async fn start(mut self) -> Result<RunningServer, ServerError> {
         let environment = Arc::clone(&self.environment);
         self.registry.set_environment(move |name| environment(name));
         match self.access {
             Some(stream) => {
-                let stream = Output::to_stream(stream).map_err(ServerStartError::Thread)?;
+                let stream = Output::to_stream(stream).map_err(ServerError::Thread)?;
                 let errors = Arc::clone(&stream);
                 self.registry.handler("access_log", move |value, build| {
                     access_log::make_with(value, build, Some(Arc::clone(&stream)))
@@ -202,10 +202,10 @@ impl Builder {
         }
         let mut directives = crate::directives(&self.registry);
         for (name, order, syntax) in self.directives {
-            directives.register(&name, order, syntax).map_err(|error| ServerStartError::Directive(name, error))?;
+            directives.register(&name, order, syntax).map_err(|error| ServerError::Directive(name, error))?;
         }
         let directives = Arc::new(directives);
-        let written = self.configuration.ok_or(ServerStartError::NoConfiguration)?;
+        let written = self.configuration.ok_or(ServerError::NoConfiguration)?;
         let (document, adapted) = adapt(written, &directives, &self.environment)?;
         let settings = ServerSettings {
             workers: self.workers,
@@ -226,7 +226,7 @@ impl Builder {
         let server = match Server::start(settings, adapted.json.clone(), None).await {
             Ok(server) => server,
             Err(fault) => {
-                return Err(ServerStartError::Load(Box::new(RefusedConfiguration { document, adapted, fault })));
+                return Err(ServerError::Load(Box::new(RefusedConfiguration { document, adapted, fault })));
             }
         };
         // `run` takes the server, so the handle only has channels to it.
@@ -235,7 +235,7 @@ impl Builder {
         let warnings = adapted.warnings;
         let environment = self.environment;
         let task = tokio::spawn(server.run());
-        Ok(Running { control, places, admin, warnings, directives, environment, task })
+        Ok(RunningServer { control, places, admin, warnings, directives, environment, task })
     }
 
     /// Serves until `signal` completes, then drains in-flight exchanges. Returns earlier when the admin API stops the
@@ -243,7 +243,7 @@ impl Builder {
     ///
     /// # Errors
     /// Returns the reason when the server cannot start.
-    pub async fn run_until(self, signal: impl Future) -> Result<(), ServerStartError> {
+    pub async fn run_until(self, signal: impl Future) -> Result<(), ServerError> {
         let mut running = self.start().await?;
         tokio::select! {
             _ = signal => running.stop().await,
@@ -257,12 +257,12 @@ fn adapt(
     written: Configuration,
     directives: &Directives,
     environment: &Environment,
-) -> Result<(Document, AdaptedDocument), ServerStartError> {
+) -> Result<(Document, AdaptedDocument), ServerError> {
     let document = |text, language| Document { name: CADDYFILE.to_owned(), text, language };
     match written {
         Configuration::Caddyfile(text) => {
             let document = document(text, Language::Caddyfile);
-            let mut adapted = document.adapt(directives, &**environment).map_err(ServerStartError::Document)?;
+            let mut adapted = document.adapt(directives, &**environment).map_err(ServerError::Document)?;
             adapted.warnings.extend(document.root_warnings(&adapted.json));
             Ok((document, adapted))
         }
@@ -277,7 +277,7 @@ fn adapt(
 
 /// A handle to a running embedded server. Dropping it stops the server at once; [`drain`](Self::drain) lets in-flight
 /// exchanges finish first.
-pub struct Running {
+pub struct RunningServer {
     control: Control,
     places: watch::Receiver<BoundAddresses>,
     admin: Option<SocketAddr>,
@@ -287,7 +287,7 @@ pub struct Running {
     task: JoinHandle<()>,
 }
 
-impl Running {
+impl RunningServer {
     /// Returns the bound IP addresses of the current configuration's sites.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.places.borrow().iter().filter_map(|(address, _)| address.socket_addr()).collect()
@@ -323,12 +323,12 @@ impl Running {
     ///
     /// # Errors
     /// Returns the reason when the configuration is refused.
-    pub async fn reload(&self, configuration: impl Into<Configuration>) -> Result<(), ServerStartError> {
+    pub async fn reload(&self, configuration: impl Into<Configuration>) -> Result<(), ServerError> {
         let (document, adapted) = adapt(configuration.into(), &self.directives, &self.environment)?;
         log_warnings(&adapted.warnings);
         let load = LoadRequest { config: adapted.json.clone(), force: Force::IfChanged, by: LoadOrigin::Owner };
         let loaded = self.control.load(load).await;
-        loaded.map_err(|fault| ServerStartError::Load(Box::new(RefusedConfiguration { document, adapted, fault })))
+        loaded.map_err(|fault| ServerError::Load(Box::new(RefusedConfiguration { document, adapted, fault })))
     }
 
     /// Stops accepting connections and waits at most `grace` for in-flight exchanges.
@@ -358,22 +358,22 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl fmt::Debug for Running {
+impl fmt::Debug for RunningServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Running").field("addresses", &self.addresses()).finish_non_exhaustive()
+        f.debug_struct("RunningServer").field("addresses", &self.addresses()).finish_non_exhaustive()
     }
 }
 
 /// The reason why a server does not start, or refuses another configuration.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum ServerStartError {
+pub enum ServerError {
     /// A custom directive cannot be added: a mistake of the embedding program.
     Directive(String, RegisterError),
     /// The builder received neither a Caddyfile nor JSON.
@@ -401,7 +401,7 @@ impl RefusedConfiguration {
     }
 }
 
-impl fmt::Display for ServerStartError {
+impl fmt::Display for ServerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Directive(name, error) => write!(f, "directive '{name}': {error}"),
@@ -413,4 +413,4 @@ impl fmt::Display for ServerStartError {
     }
 }
 
-impl std::error::Error for ServerStartError {}
+impl std::error::Error for ServerError {}

@@ -28,9 +28,9 @@ use tokio::time::Instant;
 
 use super::blocking::blocking;
 use super::error::LoadError;
+use super::issuance_plan::IssuancePlan;
 use super::issuers;
 use super::on_demand::{self, NAMES_MAX, OnDemand, Permission};
-use super::order::Order;
 use super::renewals::{Attempt, CertificateEvents, Renewals};
 use super::staples::Staples;
 use super::storage::{self, Storages};
@@ -123,8 +123,8 @@ pub(super) struct Custody {
     _staples: Staples,
     /// Obtain the certificates of public authorities.
     renewals: Renewals,
-    /// The orders that [`take_effect`](Self::take_effect) starts, and the endpoint that permits those of names on demand.
-    orders: Vec<Order>,
+    /// The plans that [`start_orders`](Self::start_orders) starts, and the endpoint that permits those of names on demand.
+    plans: Vec<IssuancePlan>,
     permission: Option<Permission>,
     on_demand: Option<OnDemand>,
     tickets: Arc<Tickets>,
@@ -143,8 +143,8 @@ impl Custody {
         before: Option<&Self>,
     ) -> Result<Self, LoadError> {
         let storages = Storages::open(storage, wanted.storages(), data)?;
-        let mut orders: Vec<_> =
-            wanted.public.iter().map(|name| Order::new(name, key_kind(name.key), false, &storages)).collect();
+        let mut plans: Vec<_> =
+            wanted.public.iter().map(|name| IssuancePlan::new(name, key_kind(name.key), false, &storages)).collect();
         let mut all_managed: Vec<_> = wanted.managed.iter().map(|name| managed(name, false, &storages)).collect();
         let tickets_before = before.map(|before| Arc::clone(&before.tickets));
         let renewals_before = before.map(|before| &before.renewals);
@@ -155,7 +155,7 @@ impl Custody {
         for signed in known.iter().filter_map(|name| on_demand.and_then(|on_demand| on_demand.name(name))) {
             match signed {
                 SignedName::Local(name) => all_managed.push(managed(&name, true, &storages)),
-                SignedName::Public(name) => orders.push(Order::new(&name, key_kind(name.key), true, &storages)),
+                SignedName::Public(name) => plans.push(IssuancePlan::new(&name, key_kind(name.key), true, &storages)),
             }
         }
         let plan = CertificatePlan {
@@ -165,7 +165,7 @@ impl Custody {
             selections: wanted.selections.iter().map(selection).collect(),
             loaded_ocsp: OcspPolicy { disabled: wanted.no_ocsp_for_sources, ..OcspPolicy::default() },
             managed: all_managed,
-            public: orders.iter().map(|order| order.public().clone()).collect(),
+            public: plans.iter().map(|plan| plan.public().clone()).collect(),
             look_every: wanted.look_every.unwrap_or(CHECK_EVERY),
         };
         let endpoint = on_demand.and_then(|on_demand| on_demand.permission().map(str::to_owned));
@@ -185,9 +185,9 @@ impl Custody {
         let renewals = Renewals::new(&keeper, renewals_before);
         let renewal = tokio::spawn(renew(Arc::clone(&keeper), Arc::clone(renewals.events()))).abort_handle();
         let staples = Staples::start(&keeper, renewals.events(), wanted.ocsp_every);
-        let has_challenges = !orders.is_empty() || on_demand.is_some();
+        let has_challenges = !plans.is_empty() || on_demand.is_some();
         let challenges = storages.all().filter(|_| has_challenges).map(|storage| {
-            SharedChallenges::new(storage, issuers::authorities_of(&orders, on_demand.cloned(), &storages, storage))
+            SharedChallenges::new(storage, issuers::authorities_of(&plans, on_demand.cloned(), &storages, storage))
         });
         let challenges = challenges.collect();
         let mut cleaning = Vec::new();
@@ -207,7 +207,7 @@ impl Custody {
             cleaning,
             _staples: staples,
             renewals,
-            orders,
+            plans,
             permission,
             on_demand,
             tickets: Arc::new(tickets),
@@ -227,14 +227,14 @@ impl Custody {
     }
 
     /// Starts to obtain the certificates of public authorities: a load that is refused must not have placed orders.
-    pub(super) fn take_effect(&mut self) {
-        for order in self.orders.drain(..) {
-            self.renewals.start(order, self.permission.clone());
+    pub(super) fn start_orders(&mut self) {
+        for plan in self.plans.drain(..) {
+            self.renewals.start(plan, self.permission.clone());
         }
     }
 
     /// Lets the handlers `acme_server` sign with these authorities from now on.
-    pub(super) fn serve(&self) {
+    pub(super) fn install_authorities(&self) {
         causeway_acme::server::serve_with(&self.keeper);
     }
 

@@ -15,14 +15,14 @@ use serde_json::Value;
 use super::certificates::{self, Reader, data_folder};
 use super::error::LoadError;
 use super::{ids, issuers, pull};
-use crate::admin::{Access, RemoteGuard, Rules};
+use crate::admin::{AcceptedClients, ListenerAccess, RemoteGuard};
 
 /// A configuration that passed every check possible without binding an address.
 pub(super) struct Compiled {
     pub(super) ids: Ids,
     pub(super) loaded: Loaded,
     /// The clients of the remote admin API.
-    pub(super) remote: Option<Rules>,
+    pub(super) remote: Option<ListenerAccess>,
     pub(super) logs: Arc<Logs>,
     /// Certificates that the configuration loads from files.
     pub(super) certificates: Vec<Certificate>,
@@ -69,7 +69,7 @@ pub(super) fn compile(
         issuers::check(certificates).map_err(LoadError::Config)?;
         certificates::check(certificates).map_err(LoadError::Config)?;
     }
-    let remote = remote_rules(&loaded.admin).map_err(LoadError::Config)?;
+    let remote = remote_access(&loaded.admin).map_err(LoadError::Config)?;
     pull::check(loaded.admin.pull.as_ref()).map_err(LoadError::Config)?;
     let metric_push = match loaded.pushes_metrics {
         true => Build::new(registry).at("apps.http.metrics.otlp", |build| PreparedPush::read(build)),
@@ -95,11 +95,11 @@ fn own_files(data: &Path, autosave: Option<&Path>) -> Vec<PathBuf> {
 }
 
 /// Returns the rules of the remote admin API; `None` when there is none.
-fn remote_rules(admin: &plan::Admin) -> Result<Option<Rules>, PlanError> {
+fn remote_access(admin: &plan::Admin) -> Result<Option<ListenerAccess>, PlanError> {
     let Some(remote) = &admin.remote else { return Ok(None) };
     let identifiers = admin.identity.as_ref().map_or(&[][..], |identity| &identity.identifiers);
     let guard = Arc::new(RemoteGuard::new(remote, identifiers)?);
-    Ok(Some(Rules { address: remote.listen.clone(), access: Access::Remote(guard) }))
+    Ok(Some(ListenerAccess { address: remote.listen.clone(), clients: AcceptedClients::Remote(guard) }))
 }
 
 /// Opens the logs before the rest is compiled, so that a mistake in them has its place in `logging`.

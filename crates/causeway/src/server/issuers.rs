@@ -14,7 +14,7 @@ use causeway_config::plan::{self, PlanError, PropagationLimit, ProxySetting, Pub
 use causeway_pipeline::BuildError;
 use causeway_pipeline::build::Problem;
 
-use super::order::Order;
+use super::issuance_plan::IssuancePlan;
 use super::storage::Storages;
 
 /// The issuers of a name, in the order in which they are tried.
@@ -71,26 +71,26 @@ fn chain_preference(written: &plan::PreferredChains) -> ChainPreference {
     }
 }
 
-/// Returns the lookup of the authorities with which a name can have an open challenge in `storage`: for the names of `orders`, and for those of
+/// Returns the lookup of the authorities with which a name can have an open challenge in `storage`: for the names of `plans`, and for those of
 /// which a handshake obtains the certificate.
 pub(super) fn authorities_of(
-    orders: &[Order],
+    plans: &[IssuancePlan],
     on_demand: Option<plan::OnDemand>,
     storages: &Storages,
     storage: &SharedStorage,
 ) -> AuthoritiesOf {
     // Thousands of names have few different lists.
     let mut lists: HashSet<Arc<[String]>> = HashSet::new();
-    let mut names = HashMap::with_capacity(orders.len());
-    let there = orders.iter().filter(|order| Arc::ptr_eq(order.storage(storages.usual()), storage));
-    for order in there {
-        let keys = challenge_keys(order.issuers());
+    let mut names = HashMap::with_capacity(plans.len());
+    let there = plans.iter().filter(|plan| Arc::ptr_eq(plan.storage(storages.usual()), storage));
+    for plan in there {
+        let keys = challenge_keys(plan.issuers());
         let list = match lists.get(&*keys) {
             Some(list) => Arc::clone(list),
             None => Arc::from(keys),
         };
         lists.insert(Arc::clone(&list));
-        let name = &order.public().name;
+        let name = &plan.public().name;
         // An IP address has another name in a ClientHello.
         names.insert(challenge::server_name(name), Arc::clone(&list));
         names.insert(name.clone(), list);

@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 use super::blocking::{blocking, locked};
 use super::certificates::{key_kind, managed};
 use super::getters::Getter;
-use super::order::{Order, RenewError};
+use super::issuance_plan::{IssuancePlan, RenewError};
 use super::renewals::{Renewals, in_words, pause_after};
 use super::storage::Storages;
 
@@ -291,13 +291,13 @@ impl Shared {
                 Ok(signed)
             }
             SignedName::Public(written) => {
-                let order = Order::new(&written, key_kind(written.key), true, &self.storages);
-                let public = order.public().clone();
+                let plan = IssuancePlan::new(&written, key_kind(written.key), true, &self.storages);
+                let public = plan.public().clone();
                 blocking(move || keeper.add(public)).await.map_err(RenewError::Local)?.map_err(failed)?;
                 let is_fresh =
                     self.keeper.issued(name).is_some_and(|found| SystemTime::now() < found.certificate.not_after());
                 // A certificate in storage that is only due is served now and renewed by its task.
-                if !is_fresh && let Err(error) = self.renewals.obtain(&order, failures).await {
+                if !is_fresh && let Err(error) = self.renewals.obtain(&plan, failures).await {
                     self.keeper.remove(name);
                     return Err(error);
                 }
@@ -306,7 +306,7 @@ impl Shared {
                 // The handshake that waits uses it, so that its task renews one that was due in storage.
                 found.mark_used();
                 self.renewals.events().issued.notify_one();
-                self.renewals.start(order, self.permission.clone());
+                self.renewals.start(plan, self.permission.clone());
                 Ok(found)
             }
         }
@@ -344,7 +344,7 @@ mod tests {
     use serde_json::json;
 
     use super::super::certificates::renew;
-    use super::super::order::tests::public_name;
+    use super::super::issuance_plan::tests::public_name;
     use super::*;
 
     // Caddy's documentation of `ask`: a GET with the query `domain`, next to the endpoint's own parameters.

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use causeway_certs::SharedStorage;
 
 use super::blocking::locked;
-use super::order::Order;
+use super::issuance_plan::IssuancePlan;
 
 /// The longest limit that counts: the longest period of Let's Encrypt's limits.
 pub(super) const LIMITED_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -31,19 +31,20 @@ pub(super) struct OrderLimit {
 }
 
 impl OrderLimits {
-    /// Returns the limit that an order would meet: one that limits all accounts of the order, in any sequence. `usual` is the storage of names without one of their own.
-    pub(super) fn find(&self, order: &Order, usual: &SharedStorage, now: SystemTime) -> Option<Arc<OrderLimit>> {
-        let limit = locked(&self.0).get(&order.public().name).cloned()?;
+    /// Returns the limit that an order of `plan` would meet: one that limits all accounts of the plan, in any sequence. `usual` is the
+    /// storage of names without one of their own.
+    pub(super) fn find(&self, plan: &IssuancePlan, usual: &SharedStorage, now: SystemTime) -> Option<Arc<OrderLimit>> {
+        let limit = locked(&self.0).get(&plan.public().name).cloned()?;
         // The upper bound is for a clock that was set back.
         let stands = now < limit.until && limit.until <= now + LIMITED_MAX;
-        let applies = stands && order.accounts(usual).iter().all(|account| limit.accounts.contains(account));
+        let applies = stands && plan.accounts(usual).iter().all(|account| limit.accounts.contains(account));
         applies.then_some(limit)
     }
 
     /// Remembers that the authorities refuse further orders until `retry_at`, if that is a time in the future.
     pub(super) fn add(
         &self,
-        order: &Order,
+        plan: &IssuancePlan,
         usual: &SharedStorage,
         reasons: &str,
         retry_at: Option<SystemTime>,
@@ -51,13 +52,13 @@ impl OrderLimits {
     ) {
         let Some(until) = retry_at.filter(|at| now < *at) else { return };
         let until = until.min(now + LIMITED_MAX);
-        let limit = OrderLimit { accounts: order.accounts(usual), reasons: reasons.to_owned(), until };
+        let limit = OrderLimit { accounts: plan.accounts(usual), reasons: reasons.to_owned(), until };
         let mut limits = locked(&self.0);
         if limits.len() >= LIMITS_MAX {
             limits.retain(|_, limit| now < limit.until);
         }
         if limits.len() < LIMITS_MAX {
-            limits.insert(order.public().name.clone(), Arc::new(limit));
+            limits.insert(plan.public().name.clone(), Arc::new(limit));
         }
     }
 
@@ -79,14 +80,14 @@ mod tests {
     use causeway_certs::{FileStorage, KeyKind};
     use causeway_config::plan::{AcmeIssuer, PublicIssuer, PublicName};
 
-    use super::super::order::RenewError;
-    use super::super::order::tests::{public_name, storages};
+    use super::super::issuance_plan::RenewError;
+    use super::super::issuance_plan::tests::{public_name, storages};
     use super::super::renewals::pause_after;
     use super::*;
 
-    fn order(issuers: &[AcmeIssuer]) -> Order {
+    fn plan(issuers: &[AcmeIssuer]) -> IssuancePlan {
         let issuers = issuers.iter().map(|issuer| PublicIssuer::Acme(Box::new(issuer.clone()))).collect();
-        Order::new(&PublicName { issuers, ..public_name() }, KeyKind::P256, false, &storages())
+        IssuancePlan::new(&PublicName { issuers, ..public_name() }, KeyKind::P256, false, &storages())
     }
 
     fn issuer(ca: &str) -> AcmeIssuer {
@@ -102,19 +103,19 @@ mod tests {
     #[test]
     fn a_limit_is_the_time_of_the_authority() {
         let (limits, now, usual) = (OrderLimits::default(), SystemTime::now(), usual());
-        let order = order(&[issuer("a")]);
-        limits.add(&order, &usual, "busy", Some(now - Duration::from_secs(1)), now);
-        limits.add(&order, &usual, "no account", None, now);
-        assert!(limits.find(&order, &usual, now).is_none());
+        let plan = plan(&[issuer("a")]);
+        limits.add(&plan, &usual, "busy", Some(now - Duration::from_secs(1)), now);
+        limits.add(&plan, &usual, "no account", None, now);
+        assert!(limits.find(&plan, &usual, now).is_none());
         let until = now + Duration::from_secs(3);
         let error = RenewError::Authority("busy".to_owned(), Some(until));
         assert_eq!(pause_after(&error, &mut 11, now), Duration::from_secs(6 * 60 * 60));
-        limits.add(&order, &usual, "busy", Some(until), now);
-        assert_eq!(limits.find(&order, &usual, now).map(|limit| limit.until), Some(until));
-        assert!(limits.find(&order, &usual, until).is_none());
+        limits.add(&plan, &usual, "busy", Some(until), now);
+        assert_eq!(limits.find(&plan, &usual, now).map(|limit| limit.until), Some(until));
+        assert!(limits.find(&plan, &usual, until).is_none());
         // A week at most.
-        limits.add(&order, &usual, "busy", Some(now + 2 * LIMITED_MAX), now);
-        assert_eq!(limits.find(&order, &usual, now).map(|limit| limit.until), Some(now + LIMITED_MAX));
+        limits.add(&plan, &usual, "busy", Some(now + 2 * LIMITED_MAX), now);
+        assert_eq!(limits.find(&plan, &usual, now).map(|limit| limit.until), Some(now + LIMITED_MAX));
         limits.remove_ended(now + LIMITED_MAX);
         assert!(locked(&limits.0).is_empty());
     }
@@ -125,7 +126,7 @@ mod tests {
     fn a_limit_is_that_of_an_account() {
         let (limits, now, usual) = (OrderLimits::default(), SystemTime::now(), usual());
         let hour = Duration::from_secs(60 * 60);
-        limits.add(&order(&[issuer("a"), issuer("b")]), &usual, "too many", Some(now + hour), now);
+        limits.add(&plan(&[issuer("a"), issuer("b")]), &usual, "too many", Some(now + hour), now);
         let email = AcmeIssuer { email: "ops@a.example".to_owned(), ..issuer("a") };
         let external = AcmeIssuer { external_account: Some(("id".to_owned(), "a2V5".to_owned())), ..issuer("a") };
         let other_test = AcmeIssuer { test_ca: "https://test.example/directory".to_owned(), ..issuer("a") };
@@ -140,10 +141,10 @@ mod tests {
             (vec![external], false),
             (vec![other_test], false),
         ] {
-            let found = limits.find(&order(&issuers), &usual, now);
+            let found = limits.find(&plan(&issuers), &usual, now);
             assert_eq!(found.is_some(), is_limited, "{issuers:?}");
         }
         let elsewhere: SharedStorage = Arc::new(FileStorage::new(Path::new("elsewhere")));
-        assert!(limits.find(&order(&[issuer("a")]), &elsewhere, now).is_none(), "it has other accounts");
+        assert!(limits.find(&plan(&[issuer("a")]), &elsewhere, now).is_none(), "it has other accounts");
     }
 }

@@ -11,8 +11,8 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::blocking::locked;
+use super::issuance_plan::{IssuancePlan, RenewError};
 use super::on_demand::Permission;
-use super::order::{Order, RenewError};
 use super::order_limits::{LIMITED_MAX, OrderLimits};
 
 /// Certificates that are obtained concurrently. More would only wait for the authority's rate limits.
@@ -118,8 +118,8 @@ impl Renewals {
     /// Starts the task of a name: obtains a certificate when it has none or a due one. For a name on demand, `permission` is checked
     /// before each renewal, and the task ends when the certificate was not used. Does nothing if the name has a task, and after
     /// [`stop`](Self::stop).
-    pub(super) fn start(&self, order: Order, permission: Option<Permission>) {
-        let task = self.task(order, permission);
+    pub(super) fn start(&self, plan: IssuancePlan, permission: Option<Permission>) {
+        let task = self.task(plan, permission);
         if let Some(Tasks { all, by_name }) = &mut *locked(&self.tasks) {
             let mut has_ended = false;
             // Collects the tasks that have ended, so that names on demand do not accumulate them.
@@ -129,7 +129,7 @@ impl Renewals {
             if has_ended {
                 by_name.retain(|_, task| !task.has_ended());
             }
-            let name = task.order.public().name.clone();
+            let name = task.plan.public().name.clone();
             // Also a name that left memory and came back within a sleep.
             if by_name.get(&name).is_none_or(RunningTask::has_ended) {
                 let is_ending = Arc::clone(&task.is_ending);
@@ -138,10 +138,10 @@ impl Renewals {
         }
     }
 
-    fn task(&self, order: Order, permission: Option<Permission>) -> Task {
+    fn task(&self, plan: IssuancePlan, permission: Option<Permission>) -> Task {
         // Without `tasks`: a task that held its own set would never be dropped.
         Task {
-            order,
+            plan,
             permission,
             keeper: self.keeper.clone(),
             slots: self.slots.clone(),
@@ -176,10 +176,10 @@ impl Renewals {
     ///
     /// # Errors
     /// The reason why no issuer signed a certificate.
-    pub(super) async fn obtain(&self, order: &Order, attempt: usize) -> Result<(), RenewError> {
+    pub(super) async fn obtain(&self, plan: &IssuancePlan, attempt: usize) -> Result<(), RenewError> {
         // The semaphore is never closed.
         let _slot = self.slots.acquire().await.map_err(|error| RenewError::Local(error.to_string()))?;
-        order.renew(&self.keeper, attempt, false, &self.limits).await
+        plan.renew(&self.keeper, attempt, false, &self.limits).await
     }
 
     /// The state of the names without a fresh certificate.
@@ -190,7 +190,7 @@ impl Renewals {
 
 /// The task of one name.
 struct Task {
-    order: Order,
+    plan: IssuancePlan,
     permission: Option<Permission>,
     keeper: Arc<Keeper>,
     slots: Arc<Semaphore>,
@@ -234,8 +234,8 @@ struct Advice {
 impl Task {
     /// Obtains the name's certificate when it has none or a due one, for ever.
     async fn run(self) {
-        let Self { order, keeper, slots, attempts, .. } = &self;
-        let name = &order.public().name;
+        let Self { plan, keeper, slots, attempts, .. } = &self;
+        let name = &plan.public().name;
         let mut failures = 0;
         let mut advised = locked(&self.advised).get(name).cloned().unwrap_or_default();
         let mut revoked = self.events.revoked.subscribe();
@@ -249,7 +249,7 @@ impl Task {
                 let _ = tokio::time::timeout(sleep.min(SLEEP_MAX), revoked.changed()).await;
                 continue;
             }
-            if order.public().on_demand && !Box::pin(self.is_still_wanted()).await {
+            if plan.public().on_demand && !Box::pin(self.is_still_wanted()).await {
                 tracing::info!(
                     "{name}: its certificate is not renewed: it was not used, or its permission was withdrawn"
                 );
@@ -264,7 +264,7 @@ impl Task {
             // The semaphore is never closed.
             let Ok(slot) = slots.acquire().await else { return };
             let is_early = advised.advice.as_ref().is_some_and(Advice::is_due) || self.is_revoked();
-            let error = match Box::pin(order.renew(keeper, failures, is_early, &self.limits)).await {
+            let error = match Box::pin(plan.renew(keeper, failures, is_early, &self.limits)).await {
                 Ok(()) if keeper.renew_at(name).is_some_and(|at| SystemTime::now() < at) => {
                     advised.renewed = Some(Instant::now());
                     locked(&self.advised).insert(name.clone(), advised.clone());
@@ -289,7 +289,7 @@ impl Task {
 
     /// Shortens a pause to the end of the certificate in use, if the local authority signs another one then.
     fn until_ended(&self, pause: Duration) -> Duration {
-        let served = self.keeper.issued(&self.order.public().name).filter(|_| self.order.has_fallback());
+        let served = self.keeper.issued(&self.plan.public().name).filter(|_| self.plan.has_fallback());
         let left = served.and_then(|served| served.certificate.not_after().duration_since(SystemTime::now()).ok());
         left.map_or(pause, |left| pause.min(left.max(LOCAL_PAUSE)))
     }
@@ -298,7 +298,7 @@ impl Task {
     /// none.
     async fn until_due(&self, advised: &mut AdvisedName) -> Duration {
         let is_advised = advised.is_advised();
-        let (mut now, name) = (SystemTime::now(), &self.order.public().name);
+        let (mut now, name) = (SystemTime::now(), &self.plan.public().name);
         let (Some(issued), Some(due)) = (self.keeper.issued(name), self.keeper.renew_at(name)) else {
             return Duration::ZERO;
         };
@@ -332,9 +332,9 @@ impl Task {
     /// Queries the authority that has issued the certificate for the time of its renewal. A failed query does not change `known_at`, its
     /// suggestion so far.
     async fn ask(&self, issued: &IssuedCertificate, known_at: Option<SystemTime>, now: SystemTime) -> Advice {
-        let name = &self.order.public().name;
+        let name = &self.plan.public().name;
         let mut advice = Advice { leaf: Arc::clone(&issued.certificate), at: None, ask_at: now + ASK_AGAIN };
-        let mut issuers = self.order.issuers().iter().filter_map(PublicIssuer::acme);
+        let mut issuers = self.plan.issuers().iter().filter_map(PublicIssuer::acme);
         let issuer = issuers.find(|issuer| issuer.storage_key() == issued.authority);
         let signed = issued.certificate.signed();
         let (Some(issuer), Some(leaf)) = (issuer, signed.cert.first()) else { return advice };
@@ -342,7 +342,7 @@ impl Task {
             Ok(Some(found)) => {
                 tracing::debug!(name, at = ?found.at, explanation = found.explanation, "the authority suggests when to renew");
                 advice.at = Some(found.at);
-                advice.ask_at = now + found.again;
+                advice.ask_at = now + found.valid_for;
             }
             Ok(None) => {}
             Err(error) => {
@@ -355,12 +355,12 @@ impl Task {
 
     /// Whether the certificate is revoked, by its OCSP responder.
     fn is_revoked(&self) -> bool {
-        self.keeper.issued(&self.order.public().name).is_some_and(|issued| issued.certificate.is_revoked())
+        self.keeper.issued(&self.plan.public().name).is_some_and(|issued| issued.certificate.is_revoked())
     }
 
     /// Whether the certificate of a name on demand is worth a renewal.
     async fn is_still_wanted(&self) -> bool {
-        let name = &self.order.public().name;
+        let name = &self.plan.public().name;
         if !self.keeper.issued(name).is_some_and(|issued| issued.certificate.is_used()) {
             return false;
         }

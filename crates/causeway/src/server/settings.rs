@@ -20,7 +20,7 @@ use super::error::LoadError;
 use super::pull::{PullError, PulledConfig, Puller, ServerIdentity};
 use super::storage;
 use super::upgrade::{Handover, SuccessorStart};
-use crate::admin::{Access, AdminState, Rules};
+use crate::admin::{AcceptedClients, AdminState, ListenerAccess};
 
 /// Looks up `{$NAME}` in Caddyfiles.
 pub type Environment = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
@@ -129,20 +129,23 @@ impl ServerSettings {
     pub(super) fn admin_listeners(
         &self,
         loaded: &Loaded,
-        remote: Option<Rules>,
+        remote: Option<ListenerAccess>,
         identity: Option<&Custody>,
     ) -> AdminListeners {
-        let local = self.rules(loaded).map(|rules| AdminListener { rules, certificates: None });
+        let local = self.access(loaded).map(|access| AdminListener { access, certificates: None });
         let certificates = identity.map(Custody::finder);
-        AdminListeners { local, remote: remote.map(|rules| AdminListener { rules, certificates }) }
+        AdminListeners { local, remote: remote.map(|access| AdminListener { access, certificates }) }
     }
 
     /// Returns the admin API's rules under this configuration; `None` when it is off.
-    fn rules(&self, loaded: &Loaded) -> Option<Rules> {
+    fn access(&self, loaded: &Loaded) -> Option<ListenerAccess> {
         let admin = &loaded.admin;
         let address = admin.listen.as_ref().or(self.admin.as_ref()).filter(|_| admin.switch == plan::Switch::On)?;
         let (address, origins) = (address.clone(), admin.origins.clone());
-        Some(Rules { address, access: Access::Local { enforce_origin: admin.enforce_origin, origins } })
+        Some(ListenerAccess {
+            address,
+            clients: AcceptedClients::Local { enforce_origin: admin.enforce_origin, origins },
+        })
     }
 
     pub(super) fn admin_state(&self, control: &Control) -> Arc<AdminState> {

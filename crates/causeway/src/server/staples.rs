@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use causeway_acme::http::{HttpClient, HttpRequest, Method, StatusCode};
-use causeway_certs::{Certificate, Keeper, OcspStatus, SharedStorage, StapledCertificate};
+use causeway_certs::{Certificate, Keeper, OcspStatus, OcspTarget, SharedStorage};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::blocking::blocking;
@@ -74,7 +74,7 @@ impl Task {
 
     /// Queries the responders of all certificates that are due. Returns the time until the next check.
     async fn check(&mut self) -> Duration {
-        let known = self.keeper.with_responder();
+        let known = self.keeper.ocsp_targets();
         self.failed.retain(|_, failed| failed.certificate.strong_count() > 0);
         let now = SystemTime::now();
         let mut due = Vec::new();
@@ -144,8 +144,8 @@ fn address(certificate: &Arc<Certificate>) -> usize {
 
 /// Staples a current response from storage, where another process may have put it, or else from the responder. Returns whether the
 /// certificate then has one with a known status.
-async fn refresh(stapled: StapledCertificate, client: HttpClient) -> (Arc<Certificate>, bool) {
-    let StapledCertificate { certificate, responder: url, storage } = stapled;
+async fn refresh(stapled: OcspTarget, client: HttpClient) -> (Arc<Certificate>, bool) {
+    let OcspTarget { certificate, responder: url, storage } = stapled;
     let (at_work, at) = (Arc::clone(&certificate), storage.clone());
     let restored = blocking(move || causeway_certs::restore_response(&at_work, &*at, SystemTime::now())).await;
     if restored.is_ok() && certificate.response_due().is_some_and(|due| SystemTime::now() < due) {

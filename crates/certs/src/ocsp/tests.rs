@@ -316,8 +316,8 @@ fn a_reload_that_disables_stapling() {
     let without = served(&second);
     assert_eq!((without.signed().ocsp.clone(), without.staple_end()), (None, None));
     assert!(without.signed().cert == leaf.signed().cert && without.is_used());
-    assert!(second.with_responder().is_empty() && leaf.signed().ocsp.is_some());
-    assert_eq!(open(false, Some(&second)).with_responder().len(), 1, "its responder is still known");
+    assert!(second.ocsp_targets().is_empty() && leaf.signed().ocsp.is_some());
+    assert_eq!(open(false, Some(&second)).ocsp_targets().len(), 1, "its responder is still known");
 }
 
 // Caddy's `ocsp_overrides`: another URL for a responder; an empty one disables it.

@@ -12,7 +12,7 @@ use rcgen::CertificateParams;
 
 use super::*;
 use crate::OcspPolicy;
-use crate::replace::is_left;
+use crate::replace::is_temporary;
 use crate::tests::{DAY, Folder, now};
 use crate::{AuthoritySpec, CertificatePlan, Keeper, KeyKind, Managed, Public, generate_key};
 
@@ -188,7 +188,7 @@ impl Remembered {
     fn check(&mut self, folder: &Path, why: &str) {
         let storage = FileStorage::new(folder);
         for key in storage.list("").unwrap() {
-            assert!(!is_left(Path::new(&key)), "{why}: {key}");
+            assert!(!is_temporary(Path::new(&key)), "{why}: {key}");
             assert_ne!(storage.load(&key).unwrap().as_deref(), Some(&b""[..]), "{why}: {key}");
         }
         for (before, key) in [(&mut self.root, "pki/authorities/local/root.crt"), (&mut self.account, ACCOUNT)] {

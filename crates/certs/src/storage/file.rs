@@ -7,7 +7,7 @@ use std::{fs, io};
 use super::lock::FileLock;
 use super::{HeldLock, Lock, Storage, safe_key};
 use crate::Error;
-use crate::replace::{Durability, is_left, make_folder, replace};
+use crate::replace::{Durability, is_temporary, make_folder, replace};
 
 /// The folder of locks, next to the values' folders.
 const LOCKS: &str = "locks";
@@ -45,7 +45,7 @@ impl FileStorage {
                 if depth < DEPTH_MAX && path != self.root.join(LOCKS) {
                     self.list_folder(&path, depth + 1, keys)?;
                 }
-            } else if !is_left(&path)
+            } else if !is_temporary(&path)
                 && let Some(key) = path.strip_prefix(&self.root).ok().and_then(Path::to_str)
             {
                 keys.push(key.to_owned());

@@ -3,7 +3,7 @@ use std::path::Path;
 use causeway_certs::{AuthoritySpec, FileStorage, KeyKind, OcspPolicy, SharedStorage};
 use causeway_config::plan::{self, AcmeIssuer, ManagedName, PublicName};
 
-use super::super::order::tests::{public_name, storages};
+use super::super::issuance_plan::tests::{public_name, storages};
 use super::super::storage::Storages;
 use super::*;
 
@@ -25,7 +25,7 @@ fn keeper(storages: &Storages) -> Arc<Keeper> {
 fn open(
     storages: &Storages,
     authorities: Vec<AuthoritySpec>,
-    order: Option<&Order>,
+    plan: Option<&IssuancePlan>,
     before: Option<&Keeper>,
 ) -> Arc<Keeper> {
     let plan = causeway_certs::CertificatePlan {
@@ -35,7 +35,7 @@ fn open(
         selections: Vec::new(),
         loaded_ocsp: OcspPolicy::default(),
         managed: Vec::new(),
-        public: order.iter().map(|order| order.public().clone()).collect(),
+        public: plan.iter().map(|plan| plan.public().clone()).collect(),
         look_every: Duration::from_secs(600),
     };
     Arc::new(Keeper::open(plan, before, SystemTime::now()).unwrap())
@@ -63,19 +63,19 @@ async fn advice_outlives_a_reload() {
     let usual: SharedStorage = Arc::new(FileStorage::new(&folder));
     let storages = Storages::open(usual.clone(), std::iter::empty(), Path::new("")).unwrap();
     let name = PublicName { fallback: Some(fallback()), ..public_name() };
-    let order = || Order::new(&name, KeyKind::P256, false, &storages);
+    let plan = || IssuancePlan::new(&name, KeyKind::P256, false, &storages);
     let authorities = || vec![AuthoritySpec::new("local")];
-    let first_keeper = open(&storages, authorities(), Some(&order()), None);
+    let first_keeper = open(&storages, authorities(), Some(&plan()), None);
     // The local authority signs, because there is no other one.
-    assert!(order().renew(&first_keeper, 0, false, &OrderLimits::default()).await.is_ok());
+    assert!(plan().renew(&first_keeper, 0, false, &OrderLimits::default()).await.is_ok());
     let first = Renewals::new(&first_keeper, None);
     let mut advised = AdvisedName::default();
-    assert!(!first.task(order(), None).until_due(&mut advised).await.is_zero());
+    assert!(!first.task(plan(), None).until_due(&mut advised).await.is_zero());
     let ask_at = advised.advice.unwrap().ask_at;
-    let next_keeper = open(&storages, authorities(), Some(&order()), Some(&first_keeper));
+    let next_keeper = open(&storages, authorities(), Some(&plan()), Some(&first_keeper));
     let next = Renewals::new(&next_keeper, Some(&first));
     let mut advised = locked(&next.advised)["a.example"].clone();
-    assert!(!next.task(order(), None).until_due(&mut advised).await.is_zero());
+    assert!(!next.task(plan(), None).until_due(&mut advised).await.is_zero());
     assert!(advised.advice.as_ref().is_some_and(|advice| advice.ask_at == ask_at), "no other query");
     drop((advised, first, first_keeper, next_keeper));
     // The certificate of a name that was removed leaves memory.
@@ -95,8 +95,8 @@ async fn a_later_suggestion_is_queried_again() {
     let storages = Storages::open(usual.clone(), std::iter::empty(), Path::new("")).unwrap();
     // The certificate has been due for most of its lifetime of 12 hours.
     let name = PublicName { fallback: Some(fallback()), renewal_ratio: Some(0.9), ..public_name() };
-    let order = Order::new(&name, KeyKind::P256, false, &storages);
-    let keeper = open(&storages, vec![AuthoritySpec::new("local")], Some(&order), None);
+    let plan = IssuancePlan::new(&name, KeyKind::P256, false, &storages);
+    let keeper = open(&storages, vec![AuthoritySpec::new("local")], Some(&plan), None);
     let local = super::super::certificates::managed(&fallback(), false, &storages);
     let hour = Duration::from_secs(60 * 60);
     let lock = usual.lock("issue_cert_a.example").unwrap();
@@ -107,7 +107,7 @@ async fn a_later_suggestion_is_queried_again() {
         advice: Some(Advice { leaf, at: Some(at), ask_at: now - Duration::from_secs(1) }),
         ..AdvisedName::default()
     };
-    let task = Renewals::new(&keeper, None).task(order, None);
+    let task = Renewals::new(&keeper, None).task(plan, None);
     // The local authority makes no suggestions, so the configured time counts again.
     assert!(task.until_due(&mut advised).await.is_zero());
     assert!(advised.advice.is_some_and(|advice| advice.at.is_none() && advice.ask_at > now));
@@ -126,32 +126,33 @@ async fn a_rate_limit_outlives_a_reload() {
     // Nothing listens there.
     let issuer = AcmeIssuer { ca: "https://127.0.0.1:1/directory".to_owned(), ..AcmeIssuer::default() };
     let written = PublicName { issuers: vec![plan::PublicIssuer::Acme(Box::new(issuer))], ..public_name() };
-    let order = |fallback| Order::new(&PublicName { fallback, ..written.clone() }, KeyKind::P256, false, &storages);
-    let with_fallback = || order(Some(fallback()));
+    let plan =
+        |fallback| IssuancePlan::new(&PublicName { fallback, ..written.clone() }, KeyKind::P256, false, &storages);
+    let with_fallback = || plan(Some(fallback()));
     let open = || open(&storages, vec![AuthoritySpec::new("local")], Some(&with_fallback()), None);
     let first = Renewals::new(&open(), None);
     let (now, hour) = (SystemTime::now(), Duration::from_secs(60 * 60));
-    first.limits.add(&order(None), &usual, "too many", Some(now + hour), now);
+    first.limits.add(&plan(None), &usual, "too many", Some(now + hour), now);
     first.end("a.example");
     let next = Renewals::new(&open(), Some(&first));
-    let error = next.obtain(&order(None), 0).await.unwrap_err();
+    let error = next.obtain(&plan(None), 0).await.unwrap_err();
     let remembered = "no order was sent, because an earlier refusal still holds: too many";
     assert!(
         matches!(&error, RenewError::Authority(why, Some(at)) if why == remembered && *at == now + hour),
         "{error}"
     );
     assert!(next.obtain(&with_fallback(), 0).await.is_ok());
-    let limit = |renewals: &Renewals| renewals.limits.find(&order(None), &usual, SystemTime::now());
+    let limit = |renewals: &Renewals| renewals.limits.find(&plan(None), &usual, SystemTime::now());
     assert!(limit(&next).is_some(), "the local authority has signed");
     // Another process has the certificate now.
     let third = Renewals::new(&open(), Some(&next));
-    assert!(third.obtain(&order(None), 0).await.is_ok());
+    assert!(third.obtain(&plan(None), 0).await.is_ok());
     // The local authority signs the next one when this one ends, also within a limit.
     let task = third.task(with_fallback(), None);
     let left = third.keeper.issued("a.example").unwrap().certificate.not_after().duration_since(now).unwrap();
     assert!(task.until_ended(LIMITED_MAX) <= left);
     assert_eq!(task.until_ended(pause(0)), pause(0));
-    assert_eq!(third.task(order(None), None).until_ended(LIMITED_MAX), LIMITED_MAX);
+    assert_eq!(third.task(plan(None), None).until_ended(LIMITED_MAX), LIMITED_MAX);
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
@@ -161,7 +162,7 @@ async fn a_name_has_one_task() {
     let storages = storages();
     let renewals = Renewals::new(&keeper(&storages), None);
     let count = || locked(&renewals.tasks).as_ref().map_or(0, |tasks| tasks.all.len());
-    let start = || renewals.start(Order::new(&public_name(), KeyKind::P256, true, &storages), None);
+    let start = || renewals.start(IssuancePlan::new(&public_name(), KeyKind::P256, true, &storages), None);
     start();
     start();
     assert_eq!(count(), 1);
@@ -179,13 +180,14 @@ async fn a_name_has_one_task() {
     assert_eq!(count(), 0);
 }
 
-// Nearly all tasks of 10 000 names sleep: they hold their order and a timer. Without the boxes a task holds some KiB.
+// Nearly all tasks of 10 000 names sleep: they hold their plan and a timer. Without the boxes a task holds some KiB.
 #[test]
 fn a_sleeping_task_is_small() {
     const BYTES_MAX: usize = 1600;
     let storages = storages();
     let keeper = keeper(&storages);
-    let task = Renewals::new(&keeper, None).task(Order::new(&public_name(), KeyKind::P256, false, &storages), None);
+    let task =
+        Renewals::new(&keeper, None).task(IssuancePlan::new(&public_name(), KeyKind::P256, false, &storages), None);
     let task = task.run();
     assert!(size_of_val(&task) <= BYTES_MAX, "{} bytes", size_of_val(&task));
 }

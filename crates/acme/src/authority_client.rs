@@ -19,9 +19,9 @@ use crate::{AcmeError, Issuer};
 /// The longest `Retry-After` that counts: the longest period of Let's Encrypt's rate limits.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// A connection to an authority. Clones share it.
+/// The HTTP client of one authority, with the facts in its last response. Clones share them.
 #[derive(Debug, Clone)]
-pub(crate) struct Connection {
+pub(crate) struct AuthorityClient {
     http: HttpClient,
     last: Arc<Mutex<LastResponse>>,
 }
@@ -33,8 +33,8 @@ struct LastResponse {
     retry_at: Option<SystemTime>,
 }
 
-impl Connection {
-    /// Makes a connection that trusts the roots of the issuer's configuration. Blocks on disk for some milliseconds.
+impl AuthorityClient {
+    /// Makes a client that trusts the roots of the issuer's configuration. Blocks on disk for some milliseconds.
     ///
     /// # Errors
     /// If the roots cannot be read.
@@ -58,17 +58,17 @@ impl Connection {
 
     /// Whether the last response refused the request because of its content: a repetition would be refused too, and another content may
     /// not.
-    pub(crate) fn is_rejected(&self) -> bool {
+    pub(crate) fn last_is_rejection(&self) -> bool {
         self.last().status.is_some_and(|status| status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS)
     }
 
     /// Whether the last request got no response, or that of a server which does not work: a repetition may succeed.
-    pub(crate) fn is_faulty(&self) -> bool {
+    pub(crate) fn last_is_failure(&self) -> bool {
         self.last().status.is_none_or(|status| status.is_server_error())
     }
 
     /// Whether the last response has a status of success.
-    pub(crate) fn is_success(&self) -> bool {
+    pub(crate) fn last_is_success(&self) -> bool {
         self.last().status.is_some_and(|status| status.is_success())
     }
 
@@ -91,18 +91,18 @@ impl Connection {
     }
 }
 
-impl instant_acme::HttpClient for Connection {
+impl instant_acme::HttpClient for AuthorityClient {
     fn request(
         &self,
         request: Request<BodyWrapper<Bytes>>,
     ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
-        let connection = self.clone();
+        let client = self.clone();
         Box::pin(async move {
             let (head, body) = request.into_parts();
             let Ok(body) = body.collect().await;
             let is_post = head.method == Method::POST;
             let request = Request::from_parts(head, Full::new(body.to_bytes()));
-            let response = connection.exchange(request).await.map_err(|error| Error::Other(Box::new(error)))?;
+            let response = client.exchange(request).await.map_err(|error| Error::Other(Box::new(error)))?;
             // instant-acme reads a directory of any status, and takes every error for a problem document.
             if !response.status.is_success() {
                 let problem = problem(&response).ok_or_else(|| Error::Other(Box::new(unexplained(&response))))?;
@@ -171,9 +171,9 @@ mod tests {
     // RFC 8555 §6.1: HTTPS only, also if the authority's directory names another URL.
     #[tokio::test]
     async fn no_request_without_tls() {
-        let connection = Connection::new(&Issuer::default()).unwrap();
+        let client = AuthorityClient::new(&Issuer::default()).unwrap();
         let double = Double::new(&[("200 OK", "")]).await;
-        let error = connection.send(HttpRequest::get(&double.url)).await.unwrap_err();
+        let error = client.send(HttpRequest::get(&double.url)).await.unwrap_err();
         assert!(matches!(error, HttpError::Url(_)), "{error}");
         assert!(double.received().is_empty());
     }

@@ -1,4 +1,4 @@
-//! The order of a name's certificate: its issuers are tried in turn, under the name's lock in storage.
+//! The plan by which a name's certificate is obtained: its issuers are tried in turn, under the name's lock in storage.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -21,8 +21,8 @@ const RENEWAL_RATIO: f64 = 1.0 / 3.0;
 /// limit.
 const RENEWAL_RATIO_MAX: f64 = 0.9;
 
-/// A name and everything that its task needs.
-pub(super) struct Order {
+/// A name, its issuers and the options of its certificates, for all its orders.
+pub(super) struct IssuancePlan {
     public: Public,
     issuers: Box<[PublicIssuer]>,
     /// The local authority that signs when none of the issuers does.
@@ -32,7 +32,7 @@ pub(super) struct Order {
     must_staple: bool,
 }
 
-impl Order {
+impl IssuancePlan {
     pub(super) fn new(written: &PublicName, key: KeyKind, on_demand: bool, storages: &Storages) -> Self {
         let issuers = issuers(written);
         let fallback = written.fallback.as_ref().map(|local| Box::new(managed(local, on_demand, storages)));
@@ -113,7 +113,7 @@ impl Order {
                 format!("no order was sent, because an earlier refusal still holds: {}", limit.reasons),
                 Some(limit.until),
             ),
-            None => match self.obtain_of_any(keeper, &lock, attempt).await {
+            None => match self.obtain_from_first(keeper, &lock, attempt).await {
                 Ok(()) => {
                     limits.remove(&self.public.name);
                     return Ok(());
@@ -136,7 +136,7 @@ impl Order {
 
     /// Obtains a certificate from the first issuer that signs one. Otherwise returns the reasons, and the time before which all of them refuse
     /// another order.
-    async fn obtain_of_any(
+    async fn obtain_from_first(
         &self,
         keeper: &Arc<Keeper>,
         lock: &Arc<Lock>,
@@ -241,8 +241,8 @@ pub(super) mod tests {
     fn renewal_ratios() {
         for (written, want) in [(None, RENEWAL_RATIO), (Some(0.5), 0.5), (Some(1.0), RENEWAL_RATIO_MAX)] {
             let name = PublicName { renewal_ratio: written, ..public_name() };
-            let order = Order::new(&name, KeyKind::P256, false, &storages());
-            assert!((order.public().renewal_ratio - want).abs() < f64::EPSILON, "{written:?}");
+            let plan = IssuancePlan::new(&name, KeyKind::P256, false, &storages());
+            assert!((plan.public().renewal_ratio - want).abs() < f64::EPSILON, "{written:?}");
         }
     }
 }
