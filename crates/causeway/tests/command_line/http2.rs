@@ -16,6 +16,7 @@ const ROUTES: &str = "
 	respond / hello
 	respond /echo {http.request.body}
 	respond /early early
+	respond /refused 403
 	respond /field {header.X-Large}
 	respond /protocol \"{http.request.proto} {http.request.scheme}\"
 	root files
@@ -66,6 +67,32 @@ pub(crate) fn stdout_of(program: &Path, arguments: &[&str]) -> String {
 fn output(program: &Path, arguments: &[&str]) -> Output {
     // A program that hangs is ended, so that the test fails.
     Command::new("timeout").arg("60").arg(program).args(arguments).output().expect("timeout, of coreutils")
+}
+
+// RFC 9113 §8.1: a response that is complete before the request. When curl stops an upload because of the status, version 7.88 waits for the
+// stream's reset, without a time limit.
+#[test]
+fn curl_stops_an_upload() {
+    let Some(curl) = program("curl") else { return };
+    let (folder, server) = serve_tls("");
+    let (url, file) = (format!("https://localhost:{}/refused", server.port()), folder.path("files/large"));
+    let file = file.to_str().unwrap();
+    let common = ["-sk", "--http2", "-H", "Expect:", "-w", "%{http_version} %{http_code}", &url];
+    let (form, sized) = (format!("part=@{file}"), format!("@{file}"));
+    for upload in [["-T", file], ["-F", &form], ["--data-binary", &sized]] {
+        for _ in 0..3 {
+            assert_eq!(stdout_of(&curl, &[&common[..], &upload].concat()), "2 403", "{upload:?}");
+        }
+    }
+    // Without a Content-Length.
+    for _ in 0..3 {
+        let piped = format!(
+            "cat {file} | timeout 60 {} {} -T -",
+            curl.display(),
+            common.map(|word| format!("'{word}'")).join(" ")
+        );
+        assert_eq!(stdout_of(Path::new("/bin/sh"), &["-c", &piped]), "2 403");
+    }
 }
 
 #[test]

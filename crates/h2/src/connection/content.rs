@@ -161,8 +161,15 @@ impl Connection {
         if is_short && (self.role == Role::Client || stream.local == Local::HeadPending) {
             return self.reset_for(id, ErrorCode::Protocol, out);
         }
+        // With a Content-Length, or without one: the end of an upload that the client may have stopped. A tunnel ends in any case.
+        let may_be_stopped = is_short || stream.remote == Remote::Open(None) && !stream.kind.is_connect;
         stream.remote = Remote::Done;
         if stream.local == Local::Finished {
+            if self.role == Role::Server && may_be_stopped {
+                // RFC 9113 §8.1: the response was complete before the request. When curl 7.88 stops an upload because of the status, it
+                // waits for this frame, without a time limit. Other clients ignore it, as §5.1 demands for a closed stream.
+                frame::put_reset(id, ErrorCode::NoError, out);
+            }
             self.forget(id, out);
         }
         Ok(if is_short { InputStep::ShortEnd(id) } else { InputStep::End(id) })
