@@ -15,7 +15,7 @@ use causeway_pipeline::worker::{Job, Work, WorkKind};
 use progress::Stamp;
 
 /// Time without a job after which a thread ends.
-const IDLE: Duration = Duration::from_secs(10);
+const THREAD_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum number of threads that resolve names.
 const RESOLVE_THREADS: usize = 16;
@@ -266,7 +266,7 @@ impl WorkPool {
         queue.threads > 0
     }
 
-    /// The life of a pool thread: runs jobs until none has come for [`IDLE`].
+    /// The life of a pool thread: runs jobs until none has come for [`THREAD_IDLE_TIMEOUT`].
     fn serve(self: &Arc<Self>) {
         // Best effort: without the priority these threads and the workers share the cores evenly.
         let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), self.spec.niceness);
@@ -293,7 +293,7 @@ impl WorkPool {
             let mut is_idle = false;
             if queue.next(&self.spec).is_none() {
                 let (woken, timeout) =
-                    self.job_queued.wait_timeout(queue, IDLE).unwrap_or_else(PoisonError::into_inner);
+                    self.job_queued.wait_timeout(queue, THREAD_IDLE_TIMEOUT).unwrap_or_else(PoisonError::into_inner);
                 queue = woken;
                 is_idle = timeout.timed_out();
             }

@@ -101,7 +101,7 @@ pub(crate) struct Streams {
 
 /// An idle connection keeps memory for this many streams, 2.3 KB: about one page's requests, so that the next page
 /// allocates no memory.
-const IDLE_MAX: usize = 32;
+const SPARE_STREAMS_MAX: usize = 32;
 
 impl Streams {
     #[inline]
@@ -142,7 +142,7 @@ impl Streams {
         // The order of the table has no meaning; see `Rotation` for the order of sending.
         let stream = self.all.swap_remove(at);
         self.heads_bytes -= u64::from(stream.head_bytes);
-        if self.all.is_empty() && self.all.capacity() > IDLE_MAX {
+        if self.all.is_empty() && self.all.capacity() > SPARE_STREAMS_MAX {
             self.all = Vec::new();
         }
         Some(stream)

@@ -112,7 +112,7 @@ pub enum CallEvent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CallPhase {
     Open,
-    Headed { tunnel: bool },
+    HeadReceived { tunnel: bool },
 }
 
 /// The state that both handles share.
@@ -326,7 +326,7 @@ impl Call {
             self.0.stamp_receive();
             return Poll::Ready(Ok(CallEvent::Interim(status, Box::new(fields))));
         }
-        if let CallPhase::Headed { tunnel } = self.0.phase.get() {
+        if let CallPhase::HeadReceived { tunnel } = self.0.phase.get() {
             self.0.stamp_receive();
             return Poll::Ready(Ok(CallEvent::Head { tunnel }));
         }
@@ -355,7 +355,7 @@ impl Call {
 
     /// Counts the call with `counter` until this handle, or the body made from it, is dropped. Replaces, and ends, an
     /// earlier counter.
-    pub fn count(&self, counter: Rc<dyn RunningCallCounter>) {
+    pub fn set_counter(&self, counter: Rc<dyn RunningCallCounter>) {
         counter.begin();
         let before = self.0.counter.borrow_mut().replace(counter);
         if let Some(before) = before {
@@ -372,7 +372,7 @@ impl Call {
     /// has to respond with [`crate::Response::switch`] before any other handler runs.
     pub fn into_body(self) -> IncomingBody {
         self.0.taken.set(true);
-        if self.0.phase.get() == (CallPhase::Headed { tunnel: true }) {
+        if self.0.phase.get() == (CallPhase::HeadReceived { tunnel: true }) {
             self.0.wake_driver();
         }
         IncomingBody::of_call(self)
@@ -508,7 +508,7 @@ impl EngineCall {
             // Before the wakeup, because the reader uses the length.
             self.mailbox().announce(bytes);
         }
-        self.0.phase.set(CallPhase::Headed { tunnel });
+        self.0.phase.set(CallPhase::HeadReceived { tunnel });
         self.0.wake_reader();
     }
 

@@ -446,7 +446,10 @@ impl<T: Transport> ClientConnection<T> {
                 self.blocked = None;
                 self.ended.write_failed = true;
                 // If it has sent everything, only our direction of a tunnel was left, and that has failed.
-                self.calls.iter_mut().filter(|call| call.is_half_over()).for_each(|call| call.fail(CallError::Closed));
+                self.calls
+                    .iter_mut()
+                    .filter(|call| call.is_half_closed())
+                    .for_each(|call| call.fail(CallError::Closed));
                 false
             }
         };
@@ -545,7 +548,7 @@ impl<T: Transport> ClientConnection<T> {
         let is_orderly = is_end && !self.line.transport.is_cut() && !self.ended.write_failed;
         self.handle_end(is_orderly, out);
         // Our direction of a tunnel may continue; the next round retires the calls that are over.
-        if self.calls.iter().any(UpstreamCall::is_half_over) {
+        if self.calls.iter().any(UpstreamCall::is_half_closed) {
             ControlFlow::Continue(true)
         } else {
             ControlFlow::Break(())
@@ -568,7 +571,7 @@ impl<T: Transport> ClientConnection<T> {
             }
         }
         let goes_on = is_orderly && !self.machine.is_multiplexed();
-        for call in self.calls.iter_mut().filter(|call| !(call.is_over() || goes_on && call.is_half_over())) {
+        for call in self.calls.iter_mut().filter(|call| !(call.is_over() || goes_on && call.is_half_closed())) {
             call.fail(self.fault.clone());
         }
     }

@@ -259,7 +259,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         let Self { exchanges, machine, line, .. } = self;
         for exchange in exchanges {
             // Nothing of an exchange waits once its response is queued, so its waker needs no update.
-            if exchange.follows_wakes() {
+            if exchange.may_be_resumed() {
                 exchange.wake.register(poll_cx.waker());
             }
             if exchange.wake.take_ready() {

@@ -24,7 +24,7 @@ use super::record::{Exhausted, Opener, RecordError, Sealer, whole};
 
 /// Maximum number of consecutive alerts, messages and empty records without content. A peer that sends more costs CPU time
 /// without progress, and the connection ends.
-const IDLE_MAX: u8 = 32;
+const EMPTY_RECORDS_MAX: u8 = 32;
 
 /// rustls's state after the handshake, in either role: the source of new keys.
 pub(super) enum Keys {
@@ -92,7 +92,7 @@ pub(super) struct Records {
     /// Derives the next keys (RFC 8446 §7.2).
     keys: Keys,
     messages: Messages,
-    /// Consecutive records and messages without content; see [`IDLE_MAX`].
+    /// Consecutive records and messages without content; see [`EMPTY_RECORDS_MAX`].
     idle: u8,
     /// The peer's KeyUpdate requested one of ours, which must precede our next content (RFC 8446 §4.6.3).
     is_update_owed: bool,
@@ -267,7 +267,7 @@ impl Records {
 /// Counts a record or message without content.
 fn count(idle: &mut u8) -> Result<(), RecordError> {
     *idle += 1;
-    if *idle > IDLE_MAX { Err(RecordError(alert::UNEXPECTED_MESSAGE)) } else { Ok(()) }
+    if *idle > EMPTY_RECORDS_MAX { Err(RecordError(alert::UNEXPECTED_MESSAGE)) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -246,7 +246,7 @@ fn send_attempt(
     };
     let call = upstream.calls().take();
     // Counted until the call is dropped, after its response was read.
-    call.count(chosen.load(cx, plan));
+    call.set_counter(chosen.load(cx, plan));
     if let Err(fault) = request::fill(cx, &call, plan, &pool, switch) {
         return fail(cx, content, fault);
     }

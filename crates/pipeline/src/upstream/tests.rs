@@ -170,14 +170,14 @@ fn a_call_counts_until_its_response_is_dropped() {
     let queue = queue();
     let (count, other) = (Rc::new(CallCount(Cell::new(0))), Rc::new(CallCount(Cell::new(0))));
     let call = queue.calls().take();
-    call.count(count.clone());
+    call.set_counter(count.clone());
     call.send(Body::Empty, &queue);
     let engine = queue.1.borrow_mut().pop().unwrap();
     engine.set_version(Version::Http2);
     assert_eq!(call.version(), Version::Http2);
     engine.put_head(&mut head(StatusCode::OK), Some(0), false);
     engine.mailbox().complete();
-    call.count(other.clone());
+    call.set_counter(other.clone());
     assert_eq!((count.0.get(), other.0.get()), (0, 1), "the second tally replaces the first");
     drop(engine);
     let body = call.into_body();

@@ -99,12 +99,12 @@ pub trait Job: Send {
     fn is_abandoned(&self) -> bool;
 }
 
-struct Sending<T, F> {
+struct OffloadJob<T, F> {
     work: F,
     done: oneshot::Sender<(T, Stamp)>,
 }
 
-impl<T: Send, F: FnOnce() -> T + Send> Job for Sending<T, F> {
+impl<T: Send, F: FnOnce() -> T + Send> Job for OffloadJob<T, F> {
     fn run(self: Box<Self>) {
         let Self { work, done } = *self;
         // The job may have been abandoned while it was queued.
@@ -148,6 +148,6 @@ pub fn offload<T: Send + 'static>(
     job: impl FnOnce() -> T + Send + 'static,
 ) -> Result<Offloaded<T>, Busy> {
     let (done, result) = oneshot::channel();
-    worker.offload(work, Box::new(Sending { work: job, done }))?;
+    worker.offload(work, Box::new(OffloadJob { work: job, done }))?;
     Ok(Offloaded(result))
 }

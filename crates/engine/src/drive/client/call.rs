@@ -257,7 +257,7 @@ impl UpstreamCall {
     }
 
     /// Returns whether only our direction of a tunnel is open.
-    pub(super) fn is_half_over(&self) -> bool {
+    pub(super) fn is_half_closed(&self) -> bool {
         self.inbound == Inbound::Ended
     }
 

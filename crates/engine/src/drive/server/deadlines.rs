@@ -76,7 +76,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             WaitsFor::KeepAlive if self.exchanges.is_empty() => AwaitedAction::Request,
             WaitsFor::Head => AwaitedAction::Head,
             // The body was late and is given up; only the response is left.
-            WaitsFor::Body if self.exchanges.last().is_some_and(Exchange::is_without_body) => AwaitedAction::None,
+            WaitsFor::Body if self.exchanges.last().is_some_and(Exchange::awaits_only_response) => AwaitedAction::None,
             // While backpressure stops the body, the peer is not late.
             WaitsFor::Body if !self.is_full_or_register(poll_cx) => AwaitedAction::Body,
             WaitsFor::Acknowledgement => AwaitedAction::Close,

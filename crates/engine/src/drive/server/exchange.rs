@@ -260,7 +260,7 @@ impl Exchange {
     }
 
     /// Returns whether the request's body has failed, and the response, which may not need it, is not complete.
-    pub(crate) fn is_without_body(&self) -> bool {
+    pub(crate) fn awaits_only_response(&self) -> bool {
         self.inbound == Inbound::Failed && !self.sending.is_done()
     }
 
@@ -270,7 +270,7 @@ impl Exchange {
     }
 
     /// Returns whether a wakeup can have an effect: after the response is queued, nothing of the exchange waits.
-    pub(crate) fn follows_wakes(&self) -> bool {
+    pub(crate) fn may_be_resumed(&self) -> bool {
         !self.sending.is_done()
     }
 

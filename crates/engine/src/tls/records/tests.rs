@@ -302,12 +302,12 @@ fn records_without_content_are_bounded() {
     for (kind, content) in [(23, &b""[..]), (21, &[1, 90]), (22, HELLO)] {
         let mut pair = RecordPair::new(&fixture, Role::Server);
         for _ in 0..2 {
-            for _ in 0..IDLE_MAX {
+            for _ in 0..EMPTY_RECORDS_MAX {
                 pair.receive(kind, content);
             }
             assert!(pair.receive(23, b"content"));
         }
-        for _ in 0..=IDLE_MAX {
+        for _ in 0..=EMPTY_RECORDS_MAX {
             pair.receive(kind, content);
         }
         assert_eq!(pair.ours.end(), fault(10), "type {kind}");
