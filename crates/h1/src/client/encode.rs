@@ -36,25 +36,11 @@ pub(super) fn request_head(
         return None;
     }
 
-    let is_of_server = method == Method::Options && target.is_of_server();
     let own = OWN_BYTES_MAX + target.as_str().len() + 2 * authority.len();
     out.reserve(own + fields.bytes() + fields.len() * 48);
-    out.put(method.as_str().as_bytes());
-    out.put_byte(b' ');
-    if proxy.is_some() {
-        out.put(b"http://");
-        out.put(authority.as_bytes());
-        // RFC 9112 §3.2.4: for a whole server the path is absent.
-        if !is_of_server {
-            put_target(target, out);
-        }
-    } else if is_of_server {
-        out.put_byte(b'*');
-    } else {
-        put_target(target, out);
-    }
+    put_request_line(method, target, proxy, out);
     // RFC 9110 §7.2: Host is sent first.
-    out.put(b" HTTP/1.1\r\nHost: ");
+    out.put(b"Host: ");
     out.put(authority.as_bytes());
     out.put(b"\r\n");
     if let Some(authorization) = proxy.and_then(|proxy| proxy.authorization.as_deref()) {
@@ -77,8 +63,34 @@ pub(super) fn request_head(
         Framing::Stream => out.put(b"Transfer-Encoding: chunked\r\n"),
         Framing::Empty | Framing::Tunnel => {}
     }
-    // RFC 9110 §7.8, §10.1.4: Upgrade and TE are sent only if Connection lists them. A tunnel ends with its connection without `close`.
-    let has_te = fields.has_token(names::TE, "trailers");
+    put_connection(keeps_upgrade, is_last, fields.has_token(names::TE, "trailers"), out);
+    Some(())
+}
+
+#[inline]
+fn put_request_line(method: Method<'_>, target: Target<'_>, proxy: Option<&ForwardProxy>, out: &mut WriteList) {
+    let is_of_server = method == Method::Options && target.is_of_server();
+    out.put(method.as_str().as_bytes());
+    out.put_byte(b' ');
+    if let Some(proxy) = proxy {
+        out.put(b"http://");
+        out.put(proxy.authority.as_bytes());
+        // RFC 9112 §3.2.4: for a whole server the path is absent.
+        if !is_of_server {
+            put_target(target, out);
+        }
+    } else if is_of_server {
+        out.put_byte(b'*');
+    } else {
+        put_target(target, out);
+    }
+    out.put(b" HTTP/1.1\r\n");
+}
+
+/// Writes the fields that concern only this connection, and the end of the head. RFC 9110 §7.8, §10.1.4: Upgrade and TE are sent only if
+/// Connection lists them. A tunnel ends with its connection without `close`.
+#[inline]
+fn put_connection(keeps_upgrade: bool, is_last: bool, has_te: bool, out: &mut WriteList) {
     if has_te {
         out.put(b"TE: trailers\r\n");
     }
@@ -90,7 +102,6 @@ pub(super) fn request_head(
         (true, _, false) => b"Connection: Upgrade\r\n\r\n",
         (true, _, true) => b"Connection: Upgrade, TE\r\n\r\n",
     });
-    Some(())
 }
 
 // RFC 9112 §3.2: the target forms of each method.
