@@ -1,5 +1,5 @@
 #!/bin/sh
-# Boots systemd as process 1 of a clean Debian in the folder $1, in namespaces of its own, with try-systemd.sh as its only unit.
+# Boots systemd as process 1 of a clean Debian in the directory $1, in namespaces of its own, with try-systemd.sh as its only unit.
 # systemd ends with the status of that unit.
 set -eu
 

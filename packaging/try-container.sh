@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs in a folder with a Containerfile and the result of its first stage, in a network of its own: builds the image, starts a
+# Runs in a directory with a Containerfile and the result of its first stage, in a network of its own: builds the image, starts a
 # container as its user, and asks it for a page and for its health.
 set -eux
 
@@ -32,7 +32,7 @@ grep 'Causeway runs in this container' page
 $inside status
 server=$(pgrep --full '^/usr/bin/causeway run')
 test "$(ps -o uid= "$server" | tr -d ' ')" = 65532
-# The server's own folder belongs to it, so that it can keep certificates there.
+# The server's own directory belongs to it, so that it can keep certificates there.
 test -n "$(ls -A "/proc/$server/root/var/lib/causeway")"
 kill "$server"
 wait

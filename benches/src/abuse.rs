@@ -47,10 +47,10 @@ pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record
     let tool = peers::obtain(shop, recipe)?;
     let start = |shop: &Workshop| -> Result<PeerServer> {
         let port = free_port()?;
-        let folder = shop.scratch.join("abuse");
-        std::fs::create_dir_all(&folder)?;
-        std::fs::write(folder.join("long"), vec![b'x'; LONG_BYTES])?;
-        let site = format!("respond /short \"{}\"\n\troot {:?}\n\tfile_server", answer::BODY, folder);
+        let directory = shop.scratch.join("abuse");
+        std::fs::create_dir_all(&directory)?;
+        std::fs::write(directory.join("long"), vec![b'x'; LONG_BYTES])?;
+        let site = format!("respond /short \"{}\"\n\troot {:?}\n\tfile_server", answer::BODY, directory);
         let text = format!("{{\n\tadmin off\n}}\n:{port} {{\n\t{site}\n}}\n");
         let mut launch = peers::configured(shop, &tool, "causeway", &format!("{port}.Caddyfile"), &text)?;
         peers::limit_workers(&mut launch, "causeway", 1);

@@ -62,15 +62,15 @@ pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record
     let progress = Progress::new(slot_ms * rounds as u64 * (Source::ALL.len() * SIZES.len()) as u64);
     let mut tables = Vec::new();
     for (bytes, size) in SIZES {
-        let folder = shop.scratch.join(format!("cache-{size}"));
-        fs::create_dir_all(&folder)?;
+        let directory = shop.scratch.join(format!("cache-{size}"));
+        fs::create_dir_all(&directory)?;
         fs::write(
-            folder.join("page.txt"),
+            directory.join("page.txt"),
             "All human beings are born free and equal. ".repeat(bytes / 42 + 1).split_at(bytes).0,
         )?;
         let mut servers = Vec::new();
         for source in Source::ALL {
-            match start(shop, source, &folder) {
+            match start(shop, source, &directory) {
                 Ok(server) => servers.push((source, server)),
                 Err(error) => skip(shop, source.name(), &error),
             }
@@ -135,13 +135,13 @@ fn table(sources: &[Source], reports: &[Vec<Report>], size: &str, rounds: usize,
 }
 
 /// Starts a server with one worker on core 0, and fills its cache.
-fn start(shop: &mut Workshop, source: Source, folder: &Path) -> Result<PeerServer> {
+fn start(shop: &mut Workshop, source: Source, directory: &Path) -> Result<PeerServer> {
     let recipe = peers::recipe(source.recipe())?;
     let tool = peers::obtain(shop, recipe)?;
     let (port, origin) = (free_port()?, free_port()?);
     let mut launch = match source {
         Source::File | Source::Cache => {
-            let text = caddyfile(port, origin, source, folder);
+            let text = caddyfile(port, origin, source, directory);
             let mut launch = peers::configured(shop, &tool, recipe.name, &format!("cache-{port}.Caddyfile"), &text)?;
             peers::limit_workers(&mut launch, recipe.name, 1);
             launch
@@ -151,13 +151,13 @@ fn start(shop: &mut Workshop, source: Source, folder: &Path) -> Result<PeerServe
             fs::create_dir_all(&scratch)?;
             let file = scratch.join("nginx.conf");
             let is_root = rustix::process::geteuid().is_root();
-            fs::write(&file, nginx_conf(port, origin, source, folder, &scratch, is_root))?;
+            fs::write(&file, nginx_conf(port, origin, source, directory, &scratch, is_root))?;
             let command = vec![tool.program.into(), "-p".into(), scratch.into(), "-c".into(), file.into()];
             Launch { command, path: "/".to_owned(), ..Launch::default() }
         }
     };
     launch.path = "/page.txt".to_owned();
-    let text = fs::read(folder.join("page.txt"))?;
+    let text = fs::read(directory.join("page.txt"))?;
     PeerServer::start_asked(shop, recipe, launch, port, Cores::One(0), &|address, launch| {
         // The second request is answered from the cache.
         load::ask_once(address, &request::minimal(&launch.path))?;
@@ -172,10 +172,10 @@ fn start(shop: &mut Workshop, source: Source, folder: &Path) -> Result<PeerServe
     })
 }
 
-fn caddyfile(port: u16, origin: u16, source: Source, folder: &Path) -> String {
+fn caddyfile(port: u16, origin: u16, source: Source, directory: &Path) -> String {
     let global = "{\n\tadmin off\n\tauto_https off\n\tpersist_config off\n}\n";
     let site = |port: u16, lines: &str| format!("http://:{port} {{\n\tbind 127.0.0.1\n{lines}}}\n");
-    let files = format!("\troot \"{}\"\n\theader Cache-Control max-age=3600\n\tfile_server\n", folder.display());
+    let files = format!("\troot \"{}\"\n\theader Cache-Control max-age=3600\n\tfile_server\n", directory.display());
     match source {
         Source::Cache => {
             let cached = format!("\tcache\n\treverse_proxy 127.0.0.1:{origin}\n");
@@ -187,7 +187,7 @@ fn caddyfile(port: u16, origin: u16, source: Source, folder: &Path) -> String {
 
 fn nginx_conf(port: u16, origin: u16, source: Source, root: &Path, scratch: &Path, is_root: bool) -> String {
     let shown = scratch.display();
-    // The scratch folder may be readable by us only.
+    // The scratch directory may be readable by us only.
     let user = if is_root { "user root;\n" } else { "" };
     let files = format!("root \"{}\";\nadd_header Cache-Control max-age=3600;\n", root.display());
     let servers = match source {

@@ -254,7 +254,7 @@ fn run_case(
     Ok(rows)
 }
 
-/// Writes the page and the picture to the record, and all measured pairs to the folder of samples.
+/// Writes the page and the picture to the record, and all measured pairs to the directory of samples.
 fn write(results: &mut Results, begun: &Ticks, directory: &Path, samples: &Path) -> Result<()> {
     results.stolen = Ticks::now()?.stolen_since(begun);
     fs::write(samples.join("results.json"), serde_json::to_string_pretty(&*results)? + "\n")?;

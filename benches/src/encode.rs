@@ -76,7 +76,7 @@ pub fn run(shop: &mut Workshop, settings: &EncodeSettings) -> Result<Record> {
     } else {
         Extent { rounds: 7, warm_ms: 150, run_ms: 900, streams: 1000 }
     };
-    let folder = texts(shop)?;
+    let directory = texts(shop)?;
     let tables_planned = names().iter().filter(|name| chosen(name)).count() as u64;
     let progress = Progress::new(tables_planned * extent.rounds as u64 * 5 * (extent.warm_ms + extent.run_ms + 40));
     let mut tables = Vec::new();
@@ -84,7 +84,7 @@ pub fn run(shop: &mut Workshop, settings: &EncodeSettings) -> Result<Record> {
         for coding in CODINGS {
             let name = format!("{coding}-{size}");
             if chosen(&name) {
-                match coded(shop, &progress, extent, &folder, (bytes, size), coding) {
+                match coded(shop, &progress, extent, &directory, (bytes, size), coding) {
                     Ok(table) => tables.push(table),
                     Err(error) => skip(shop, &name, &error),
                 }
@@ -92,13 +92,13 @@ pub fn run(shop: &mut Workshop, settings: &EncodeSettings) -> Result<Record> {
         }
     }
     if chosen(PRECOMPRESS) {
-        match in_advance(shop, &progress, extent, &folder) {
+        match in_advance(shop, &progress, extent, &directory) {
             Ok(table) => tables.push(table),
             Err(error) => skip(shop, PRECOMPRESS, &error),
         }
     }
     if chosen(MEMORY) {
-        match streams::table(shop, &progress, extent.streams, &folder) {
+        match streams::table(shop, &progress, extent.streams, &directory) {
             Ok(table) => tables.push(table),
             Err(error) => skip(shop, MEMORY, &error),
         }
@@ -119,15 +119,15 @@ fn texts(shop: &Workshop) -> Result<PathBuf> {
     for guide in guides.iter().map(fs::DirEntry::path).filter(|path| path.extension().is_some_and(|end| end == "md")) {
         text.extend(fs::read(guide)?);
     }
-    let folder = shop.scratch.join("texts");
-    fs::create_dir_all(&folder)?;
+    let directory = shop.scratch.join("texts");
+    fs::create_dir_all(&directory)?;
     for (bytes, size) in SIZES {
         let part = text.get(..bytes).context("the guides are shorter than the longest text")?;
-        fs::write(folder.join(format!("{size}.txt")), part)?;
+        fs::write(directory.join(format!("{size}.txt")), part)?;
     }
     // The connections of the table of memory never read all of it.
-    fs::write(folder.join(streams::FILE), text.repeat(streams::FILE_BYTES / text.len() + 1))?;
-    Ok(folder)
+    fs::write(directory.join(streams::FILE), text.repeat(streams::FILE_BYTES / text.len() + 1))?;
+    Ok(directory)
 }
 
 /// Returns the request for a text in a coding; without a coding, for the text itself.
@@ -180,14 +180,14 @@ fn coded(
     shop: &mut Workshop,
     progress: &Progress,
     extent: Extent,
-    folder: &std::path::Path,
+    directory: &std::path::Path,
     (bytes, size): (usize, &str),
     coding: &str,
 ) -> Result<Table> {
-    let ours = EncodedPeer::start(shop, Coder::Causeway, coding, folder)?;
+    let ours = EncodedPeer::start(shop, Coder::Causeway, coding, directory)?;
     let mut peers = Vec::new();
     for coder in Coder::peers(coding) {
-        match EncodedPeer::start(shop, coder, coding, folder) {
+        match EncodedPeer::start(shop, coder, coding, directory) {
             Ok(peer) => peers.push(peer),
             Err(error) => skip(shop, &format!("{} in {coding}-{size}", coder.name()), &error),
         }
@@ -250,8 +250,8 @@ fn coded(
 }
 
 /// Measures a response that was compressed in advance beside the same file without a coding, from the same server.
-fn in_advance(shop: &mut Workshop, progress: &Progress, extent: Extent, folder: &std::path::Path) -> Result<Table> {
-    let ours = EncodedPeer::start(shop, Coder::Precompress, "br", folder)?;
+fn in_advance(shop: &mut Workshop, progress: &Progress, extent: Extent, directory: &std::path::Path) -> Result<Table> {
+    let ours = EncodedPeer::start(shop, Coder::Precompress, "br", directory)?;
     let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
     // The first requests get the file itself, until its variants are made.
     for coding in CODINGS {

@@ -138,12 +138,12 @@ fn start(shop: &mut Workshop, name: &str, extra: Extra) -> Result<Logging> {
     let port = free_port()?;
     let file = shop.scratch.join(format!("access-{port}.log"));
     let launch = if name == "nginx" {
-        let folder = shop.scratch.join(format!("nginx-{port}"));
-        fs::create_dir_all(&folder)?;
+        let directory = shop.scratch.join(format!("nginx-{port}"));
+        fs::create_dir_all(&directory)?;
         let is_root = rustix::process::geteuid().is_root();
-        let configuration = folder.join("nginx.conf");
-        fs::write(&configuration, nginx_conf(port, extra, &file, &folder, is_root))?;
-        let command = vec![tool.program.into(), "-p".into(), folder.into(), "-c".into(), configuration.into()];
+        let configuration = directory.join("nginx.conf");
+        fs::write(&configuration, nginx_conf(port, extra, &file, &directory, is_root))?;
+        let command = vec![tool.program.into(), "-p".into(), directory.into(), "-c".into(), configuration.into()];
         Launch { command, path: "/".to_owned(), ..Launch::default() }
     } else {
         let text = caddyfile(port, extra, &file);
@@ -184,9 +184,9 @@ pub(crate) fn caddyfile(port: u16, extra: Extra, file: &Path) -> String {
 }
 
 /// The members of nginx's records are those of Caddy's that nginx has.
-fn nginx_conf(port: u16, extra: Extra, file: &Path, folder: &Path, is_root: bool) -> String {
-    let shown = folder.display();
-    // The scratch folder may be readable by us only.
+fn nginx_conf(port: u16, extra: Extra, file: &Path, directory: &Path, is_root: bool) -> String {
+    let shown = directory.display();
+    // The scratch directory may be readable by us only.
     let user = if is_root { "user root;\n" } else { "" };
     let log = match extra {
         Extra::None | Extra::Metrics => "access_log off;\n".to_owned(),
@@ -213,11 +213,11 @@ mod tests {
 
     #[test]
     fn configurations_differ_in_the_addition_only() {
-        let (file, folder) = (Path::new("/l/access"), Path::new("/t"));
+        let (file, directory) = (Path::new("/l/access"), Path::new("/t"));
         let plain = caddyfile(8081, Extra::None, file);
         assert_eq!(caddyfile(8081, Extra::Metrics, file).replace("\tmetrics\n", ""), plain);
         assert!(caddyfile(8081, Extra::Log, file).contains("output file /l/access {") && !plain.contains("log"));
-        let conf = |extra| nginx_conf(8081, extra, file, folder, false);
+        let conf = |extra| nginx_conf(8081, extra, file, directory, false);
         assert!(conf(Extra::Log).contains("access_log /l/access record;\n"));
         assert!(conf(Extra::BufferedLog).contains("access_log /l/access record buffer=64k"));
         assert!(conf(Extra::None).contains("access_log off;"));

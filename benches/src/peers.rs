@@ -294,28 +294,28 @@ fn launch_nginx(shop: &Workshop, tool: &Tool, want: &Want) -> Result<Launch> {
         .cold
         .as_ref()
         .map_or_else(String::new, |file| format!("location = /cold {{ alias {}; }}\n", file.display()));
-    let folder = shop.scratch.join(format!("nginx-{}", want.port));
-    fs::create_dir_all(&folder)?;
-    let folder_shown = folder.display();
+    let directory = shop.scratch.join(format!("nginx-{}", want.port));
+    fs::create_dir_all(&directory)?;
+    let directory_shown = directory.display();
     // keepalive_requests: by default nginx closes each connection after a thousand requests.
     let text = format!(
-        "daemon off;\nworker_processes {workers};\npid {folder_shown}/pid;\nerror_log stderr error;\n{user}\
+        "daemon off;\nworker_processes {workers};\npid {directory_shown}/pid;\nerror_log stderr error;\n{user}\
          events {{ worker_connections 20000; }}\n\
          http {{\naccess_log off;\nsendfile on;\nkeepalive_timeout 1h;\nkeepalive_requests 1000000000;\n\
-         default_type text/plain;\nclient_body_temp_path {folder_shown}/body;\nproxy_temp_path {folder_shown}/proxy;\n\
-         fastcgi_temp_path {folder_shown}/fastcgi;\nuwsgi_temp_path {folder_shown}/uwsgi;\nscgi_temp_path {folder_shown}/scgi;\n\
+         default_type text/plain;\nclient_body_temp_path {directory_shown}/body;\nproxy_temp_path {directory_shown}/proxy;\n\
+         fastcgi_temp_path {directory_shown}/fastcgi;\nuwsgi_temp_path {directory_shown}/uwsgi;\nscgi_temp_path {directory_shown}/scgi;\n\
          server {{\nlisten 127.0.0.1:{port} backlog=4096 {reuse};\n{cold}location / {{ return 200 \"Hello, World!\"; }}\n}}\n}}\n",
         workers = want.workers,
         port = want.port,
         reuse = if want.workers > 1 { "reuseport" } else { "" },
-        // The scratch folder may be readable by us only.
+        // The scratch directory may be readable by us only.
         user = if rustix::process::geteuid().is_root() { "user root;\n" } else { "" },
     );
-    let file = folder.join("nginx.conf");
+    let file = directory.join("nginx.conf");
     fs::write(&file, text)?;
     let program = tool.program.clone();
     Ok(Launch {
-        command: vec![program.into(), "-p".into(), folder.into(), "-c".into(), file.into()],
+        command: vec![program.into(), "-p".into(), directory.into(), "-c".into(), file.into()],
         path: "/".to_owned(),
         cold: want.cold.as_ref().map(|_| "/cold".to_owned()),
         ..Launch::default()
@@ -323,18 +323,18 @@ fn launch_nginx(shop: &Workshop, tool: &Tool, want: &Want) -> Result<Launch> {
 }
 
 fn launch_h2o(shop: &Workshop, tool: &Tool, want: &Want) -> Result<Launch> {
-    let folder = shop.scratch.join("h2o");
-    fs::create_dir_all(&folder)?;
-    fs::write(folder.join("hello.txt"), "Hello, World!")?;
+    let directory = shop.scratch.join("h2o");
+    fs::create_dir_all(&directory)?;
+    fs::write(directory.join("hello.txt"), "Hello, World!")?;
     let text = format!(
         "num-threads: {}\nmax-connections: 20000\n{}hosts:\n  default:\n    listen:\n      host: 127.0.0.1\n      port: {}\n    \
          paths:\n      /:\n        file.dir: {}\n",
         want.workers,
         if rustix::process::geteuid().is_root() { "user: root\n" } else { "" },
         want.port,
-        folder.display(),
+        directory.display(),
     );
-    let file = folder.join(format!("{}.yaml", want.port));
+    let file = directory.join(format!("{}.yaml", want.port));
     fs::write(&file, text)?;
     let command = vec![tool.program.clone().into(), "-m".into(), "worker".into(), "-c".into(), file.into()];
     Ok(Launch { command, path: "/hello.txt".to_owned(), ..Launch::default() })
@@ -349,15 +349,15 @@ fn caddyfile(shop: &Workshop, tool: &Tool, want: &Want, name: &str) -> Result<La
 /// Returns the launch of Caddy or Causeway, selected by `name`, with this configuration: a Caddyfile if the file is
 /// named so, else JSON.
 pub fn configured(shop: &Workshop, tool: &Tool, name: &str, file: &str, text: &str) -> Result<Launch> {
-    let folder = shop.scratch.join(name);
-    fs::create_dir_all(&folder)?;
+    let directory = shop.scratch.join(name);
+    fs::create_dir_all(&directory)?;
     let adapter = file.ends_with("Caddyfile").then(|| ["--adapter".into(), "caddyfile".into()]);
-    let file = folder.join(file);
+    let file = directory.join(file);
     fs::write(&file, text)?;
     let command = [OsString::from(&tool.program), "run".into(), "--config".into(), file.into()];
     Ok(Launch {
         command: command.into_iter().chain(adapter.into_iter().flatten()).collect(),
-        environment: vec![("XDG_DATA_HOME".into(), folder.clone().into()), ("XDG_CONFIG_HOME".into(), folder.into())],
+        environment: vec![("XDG_DATA_HOME".into(), directory.clone().into()), ("XDG_CONFIG_HOME".into(), directory.into())],
         path: "/".to_owned(),
         ..Launch::default()
     })
@@ -381,9 +381,9 @@ fn caddyfile_text(want: &Want) -> String {
     let routes = match &want.cold {
         None => format!("\t{hello}\n"),
         Some(file) => {
-            let folder = file.parent().unwrap_or(Path::new("/")).display();
+            let directory = file.parent().unwrap_or(Path::new("/")).display();
             format!(
-                "\thandle /{} {{\n\t\troot * {folder}\n\t\tfile_server\n\t}}\n\thandle {{\n\t\t{hello}\n\t}}\n",
+                "\thandle /{} {{\n\t\troot * {directory}\n\t\tfile_server\n\t}}\n\thandle {{\n\t\t{hello}\n\t}}\n",
                 name_of(file)
             )
         }
@@ -404,10 +404,10 @@ pub fn obtain_caddy(shop: &Workshop) -> Result<Tool> {
 
 fn obtain_go(shop: &Workshop) -> Result<Tool> {
     let go = shop.packaged("go", "golang-go")?;
-    let folder = shop.bench.join("peers/go");
-    let sources = [folder.join("main.go"), folder.join("go.mod")];
+    let directory = shop.bench.join("peers/go");
+    let sources = [directory.join("main.go"), directory.join("go.mod")];
     let mut build = Command::new(&go);
-    build.current_dir(&folder).args(["build", "-o"]).arg(shop.tools.join("go-hello")).arg(".");
+    build.current_dir(&directory).args(["build", "-o"]).arg(shop.tools.join("go-hello")).arg(".");
     let program = shop.built("go-hello", &sources, &mut build)?;
     Ok(Tool { program, version: workshop::version(&go, "version") })
 }

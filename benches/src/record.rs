@@ -300,8 +300,8 @@ mod tests {
 
     #[test]
     fn every_committed_record_loads() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("record");
-        for entry in fs::read_dir(folder).unwrap() {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("record");
+        for entry in fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
             if path.join("results.json").exists() {
                 let record = Record::load(&path).unwrap();

@@ -60,9 +60,9 @@ impl Workshop {
 
     /// Returns a line with this machine's directories replaced: records are committed.
     pub fn shown(&self, line: &str) -> String {
-        let folders =
+        let directories =
             [(&self.scratch, "SCRATCH"), (&self.tools, "TOOLS"), (&self.binaries, "BINARIES"), (&self.root, ".")];
-        folders.iter().fold(line.to_owned(), |line, (folder, name)| line.replace(&*folder.to_string_lossy(), name))
+        directories.iter().fold(line.to_owned(), |line, (directory, name)| line.replace(&*directory.to_string_lossy(), name))
     }
 
     /// Returns a program of a Debian package, installing it if it is missing and that is permitted; otherwise the error
@@ -150,8 +150,8 @@ fn executable(messages: &str, name: &str) -> Option<PathBuf> {
 /// Finds a program in the path or in directories where Debian and Go install programs.
 pub fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/go/bin".into()]);
-    folders.map(|folder| folder.join(program)).find(|file| file.is_file())
+    let directories = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/go/bin".into()]);
+    directories.map(|directory| directory.join(program)).find(|file| file.is_file())
 }
 
 /// Returns the first line of a program's version output; `unknown` if it is empty.

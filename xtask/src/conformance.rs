@@ -33,10 +33,10 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     let python = tools::PYTHON.need(stage, house)?;
     let causeway = binary(stage, house)?;
 
-    let folder = house.scratch("conformance")?;
-    std::fs::write(folder.join("Caddyfile"), include_str!("conformance/Caddyfile"))?;
+    let directory = house.scratch("conformance")?;
+    std::fs::write(directory.join("Caddyfile"), include_str!("conformance/Caddyfile"))?;
     let mut run = Command::new(causeway);
-    run.args(["run", "--config", "Caddyfile"]).env("SOCKET", folder.join("second.sock"));
+    run.args(["run", "--config", "Caddyfile"]).env("SOCKET", directory.join("second.sock"));
     let mut port = |name: &str| {
         let address = free_address()?;
         run.env(name, address.port().to_string());
@@ -50,7 +50,7 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     for (way, name) in WAYS {
         ways.push((way, port(name)?, vec!["--backend".to_owned(), origin.port().to_string()]));
     }
-    let server = ChildServer::start(run, &folder, direct)?;
+    let server = ChildServer::start(run, &directory, direct)?;
 
     let mut says = Vec::new();
     for (way, address, more) in ways {

@@ -1,6 +1,6 @@
 //! The step `crates`: makes the archives that `cargo publish` would upload, and compiles the crates from their content.
 //!
-//! A crate that reads a file outside of its folder, or needs a test helper, compiles in the workspace and fails here.
+//! A crate that reads a file outside of its directory, or needs a test helper, compiles in the workspace and fails here.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -36,16 +36,20 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     }
     stage.run(archive)?;
 
-    let folder = house.scratch("crates")?;
+    let directory = house.scratch("crates")?;
     let (mut members, mut patches) = (String::new(), String::new());
     for package in &public {
         let (name, version) = (text(package, "name")?, text(package, "version")?);
         let unpacked = format!("{name}-{version}");
         let mut unpack = Command::new("tar");
         // With the present time: all files of an archive have one fixed time, by which cargo would not see that they have changed.
-        unpack.arg("-xmzf").arg(house.target.join("package").join(format!("{unpacked}.crate"))).arg("-C").arg(&folder);
+        unpack
+            .arg("-xmzf")
+            .arg(house.target.join("package").join(format!("{unpacked}.crate")))
+            .arg("-C")
+            .arg(&directory);
         stage.run(unpack)?;
-        let missing: Vec<_> = FILES.iter().filter(|file| !is_filled(&folder.join(&unpacked).join(file))).collect();
+        let missing: Vec<_> = FILES.iter().filter(|file| !is_filled(&directory.join(&unpacked).join(file))).collect();
         if !missing.is_empty() {
             return Err(Halt::Failed(format!("{name}: the archive lacks {missing:?}")));
         }
@@ -53,13 +57,13 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
         let _ = writeln!(members, "    \"{unpacked}\",");
         let _ = writeln!(patches, "{name} = {{ path = \"{unpacked}\" }}");
     }
-    let manifest = folder.join("Cargo.toml");
+    let manifest = directory.join("Cargo.toml");
     let workspace = format!("[workspace]\nresolver = \"3\"\nmembers = [\n{members}]\n\n[patch.crates-io]\n{patches}");
     fs::write(&manifest, workspace).context("cannot write the manifest of the unpacked crates")?;
-    fs::copy(house.root.join("Cargo.lock"), folder.join("Cargo.lock")).context("cannot copy Cargo.lock")?;
+    fs::copy(house.root.join("Cargo.lock"), directory.join("Cargo.lock")).context("cannot copy Cargo.lock")?;
 
     let mut check = house.cargo(&["check", "--workspace", "--manifest-path"]);
-    // A shared target folder: the step `clippy` has compiled the dependencies.
+    // A shared target directory: the step `clippy` has compiled the dependencies.
     check.arg(&manifest).env("CARGO_TARGET_DIR", &house.target);
     stage.run(check)?;
     Ok(Done::saying(format!("{} crates", public.len())))

@@ -28,7 +28,7 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
         if !features.is_empty() {
             run.args(["--features", &features.join(",")]);
         }
-        // A shared target folder: packages that do not depend on the features are already built.
+        // A shared target directory: packages that do not depend on the features are already built.
         run.env("CARGO_TARGET_DIR", &house.target);
         stage.run(run)?;
     }

@@ -63,8 +63,8 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
 fn run(stage: &mut Stage, fuzz: &Path, binary: &Path, name: &str, seconds: u64) -> Result<u64, Halt> {
     let corpus = fuzz.join("corpus").join(name);
     let artifacts = fuzz.join("artifacts").join(name);
-    for folder in [&corpus, &artifacts] {
-        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    for directory in [&corpus, &artifacts] {
+        std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     }
     let mut command = Command::new(binary);
     // One seed: two runs on a fresh checkout try the same inputs, as far as each gets in the time.
@@ -78,7 +78,7 @@ fn run(stage: &mut Stage, fuzz: &Path, binary: &Path, name: &str, seconds: u64) 
     // the same constant in several of its objects, which AddressSanitizer would report as a violation of C's one-definition rule.
     command.args(["-detect_leaks=0"]).env("ASAN_OPTIONS", "detect_leaks=0:detect_odr_violation=0");
     command.arg(format!("-artifact_prefix={}/", artifacts.display())).arg(&corpus);
-    // Committed inputs are only read: libFuzzer writes to the first folder.
+    // Committed inputs are only read: libFuzzer writes to the first directory.
     let seeds = fuzz.join("seeds").join(name);
     if seeds.is_dir() {
         command.arg(seeds);
@@ -107,8 +107,8 @@ fn targets(meta: &Value) -> Vec<FuzzTarget> {
 
 /// Returns an error for source files that no `[[bin]]` declares: they would silently never run.
 fn undeclared(manifest: &Path, targets: &[FuzzTarget]) -> Result<(), Halt> {
-    let folder = manifest.with_file_name("fuzz_targets");
-    let files = std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let directory = manifest.with_file_name("fuzz_targets");
+    let files = std::fs::read_dir(&directory).with_context(|| format!("cannot read {}", directory.display()))?;
     let mut forgotten = Vec::new();
     for file in files {
         let path = file?.path();

@@ -47,11 +47,11 @@ fn run(stage: &mut Stage, house: &House, causeway: &Path, h2spec: &Path, way: Co
             ),
         ),
     };
-    let folder = house.scratch(name)?;
-    std::fs::write(folder.join("Caddyfile"), caddyfile + "\trespond \"an answer with some bytes of content\"\n}\n")?;
+    let directory = house.scratch(name)?;
+    std::fs::write(directory.join("Caddyfile"), caddyfile + "\trespond \"an answer with some bytes of content\"\n}\n")?;
     let mut serve = Command::new(causeway);
     serve.args(["run", "--config", "Caddyfile"]);
-    let server = ChildServer::start(serve, &folder, address)?;
+    let server = ChildServer::start(serve, &directory, address)?;
 
     let mut cases = Command::new(h2spec);
     cases.args(["--strict", "--host", "localhost", "--port", &port.to_string()]);

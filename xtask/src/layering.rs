@@ -169,7 +169,7 @@ fn faults(house: &House) -> anyhow::Result<Vec<String>> {
     let mut faults = arrows(&members);
     for member in &members {
         if let Some(room) = room(&member.name) {
-            faults.extend(sources::faults(&member.folder.join("src"), room.unsaid, &house.root)?);
+            faults.extend(sources::faults(&member.directory.join("src"), room.unsaid, &house.root)?);
         }
     }
     Ok(faults)
@@ -178,7 +178,7 @@ fn faults(house: &House) -> anyhow::Result<Vec<String>> {
 /// A workspace crate, from cargo's metadata.
 struct Member {
     name: String,
-    folder: PathBuf,
+    directory: PathBuf,
     needs: Vec<Need>,
 }
 
@@ -210,7 +210,7 @@ fn members(meta: &Value) -> anyhow::Result<Vec<Member>> {
         };
         Ok(Member {
             name: short(&text(package, "name")?),
-            folder: PathBuf::from(text(package, "manifest_path")?).with_file_name(""),
+            directory: PathBuf::from(text(package, "manifest_path")?).with_file_name(""),
             needs: needs.iter().map(need).collect::<anyhow::Result<_>>()?,
         })
     };

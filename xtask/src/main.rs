@@ -39,7 +39,7 @@ const USAGE: &str = "usage: cargo xtask test [--install] [quick | STEP…]
        cargo xtask layering
        cargo xtask prose [--lower | --list COUNT]
        cargo xtask differential [--help | OPTION…]
-       cargo xtask package [--binary FILE] [--out FOLDER]
+       cargo xtask package [--binary FILE] [--out DIRECTORY]
        cargo xtask pages URL…";
 
 fn main() -> ExitCode {

@@ -18,7 +18,7 @@ use crate::steps::House;
 use crate::tools;
 pub(crate) use check::step;
 
-const USAGE: &str = "usage: cargo xtask package [--binary FILE] [--out FOLDER]";
+const USAGE: &str = "usage: cargo xtask package [--binary FILE] [--out DIRECTORY]";
 
 /// The targets of the static programs.
 const STATIC_TARGETS: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"];
@@ -92,17 +92,17 @@ fn tarball(house: &House, target: &str, native: &Path, out: &Path) -> anyhow::Re
         target,
     ]))?;
     let name = format!("causeway-{}-{target}", version(house)?);
-    let folder = house.scratch("tarball")?.join(&name);
+    let directory = house.scratch("tarball")?.join(&name);
     let program = house.target.join(target).join("dist/causeway");
-    install(&program, &folder.join("causeway"), 0o755)?;
+    install(&program, &directory.join("causeway"), 0o755)?;
     for file in ["causeway.service", "causeway-api.service", "Caddyfile", "index.html"] {
-        install(&house.root.join("packaging").join(file), &folder.join(file), 0o644)?;
+        install(&house.root.join("packaging").join(file), &directory.join(file), 0o644)?;
     }
     for license in ["LICENSE-MIT", "LICENSE-APACHE"] {
-        install(&house.root.join(license), &folder.join(license), 0o644)?;
+        install(&house.root.join(license), &directory.join(license), 0o644)?;
     }
-    pages(native, &folder.join("man"), &folder.join("completions"))?;
-    guides(house, &folder.join("docs"))?;
+    pages(native, &directory.join("man"), &directory.join("completions"))?;
+    guides(house, &directory.join("docs"))?;
     let path = out.join(format!("{name}.tar.gz"));
     let mut tar = Command::new("tar");
     tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--create", "--gzip", "--file"]).arg(&path);
@@ -110,7 +110,7 @@ fn tarball(house: &House, target: &str, native: &Path, out: &Path) -> anyhow::Re
         .arg("--mtime")
         .arg(format!("@{}", epoch(house)?))
         .arg("--directory")
-        .arg(out_of(&folder)?)
+        .arg(out_of(&directory)?)
         .arg(&name)
         .current_dir(&house.root))?;
     Ok(Ok(path))
@@ -127,8 +127,8 @@ fn guides(house: &House, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn out_of(folder: &Path) -> anyhow::Result<&Path> {
-    folder.parent().context("the folder has no parent")
+fn out_of(directory: &Path) -> anyhow::Result<&Path> {
+    directory.parent().context("the directory has no parent")
 }
 
 /// Writes the manual pages and the completion scripts of the program.
@@ -172,7 +172,7 @@ fn run(command: &mut Command) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Copies a file with these permissions, and creates its folder.
+/// Copies a file with these permissions, and creates its directory.
 fn install(from: &Path, to: &Path, mode: u32) -> anyhow::Result<()> {
     let bytes = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
     write(to, bytes, mode)

@@ -7,7 +7,7 @@
 //!
 //! - [`devtools`]: Chromium, controlled through the DevTools protocol
 //! - [`causal`]: the causal profiler's page, and a report
-//! - [`listing`]: a folder to sort, and one with hostile file names
+//! - [`listing`]: a directory to sort, and one with hostile file names
 
 mod causal;
 mod devtools;
@@ -60,19 +60,19 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     run.args(["run", "--listen", &welcome_at.to_string()]);
     let welcome = ChildServer::start(run, &house.scratch("welcome")?, welcome_at)?;
 
-    let folder = house.scratch("listing")?;
-    let (sorted, hostile) = (folder.join("sorted"), folder.join("hostile"));
+    let directory = house.scratch("listing")?;
+    let (sorted, hostile) = (directory.join("sorted"), directory.join("hostile"));
     listing::fill_sorted(&sorted)?;
     listing::fill_hostile(&hostile)?;
     let listing_at = free_address()?;
     let mut browse = Command::new(&causeway);
-    browse.args(["file-server", "--browse", "--listen", &listing_at.to_string(), "--root"]).arg(&folder);
-    // The home folder is not the listed folder, so that the server leaves no files of its own in it.
+    browse.args(["file-server", "--browse", "--listen", &listing_at.to_string(), "--root"]).arg(&directory);
+    // The home directory is not the listed directory, so that the server leaves no files of its own in it.
     let files = ChildServer::start(browse, &house.scratch("file-server")?, listing_at)?;
 
     let secure_at = free_address()?;
-    let secure_folder = house.scratch("https")?;
-    let secure = serve_secure(&causeway, &secure_folder, secure_at)?;
+    let secure_directory = house.scratch("https")?;
+    let secure = serve_secure(&causeway, &secure_directory, secure_at)?;
 
     let profiled = causal::Profiled::start(&causeway, &house.scratch("causal")?)?;
     let live = |tab: &mut Tab<'_>, view: View, complaints: &mut Vec<String>| profiled.check_live(tab, view, complaints);
@@ -112,14 +112,14 @@ fn serve_secure(causeway: &Path, home: &Path, at: SocketAddr) -> anyhow::Result<
     let global = "{\n\tadmin off\n\tskip_install_trust\n\tauto_https disable_redirects\n}\n";
     let site = format!("https://localhost:{} {{\n\ttls internal\n\troot site\n\tfile_server\n}}\n", at.port());
     std::fs::write(home.join("Caddyfile"), format!("{global}{site}"))?;
-    let folder = home.join("site");
-    std::fs::create_dir(&folder)?;
+    let directory = home.join("site");
+    std::fs::create_dir(&directory)?;
     let head = "<!doctype html><meta name=viewport content='width=device-width'><title>h2</title><link rel=icon href='data:,'>";
     let images: String = (0..IMAGES).map(|image| format!("<img src='{image}.svg' alt=''>")).collect();
-    std::fs::write(folder.join("index.html"), format!("{head}{images}"))?;
+    std::fs::write(directory.join("index.html"), format!("{head}{images}"))?;
     for image in 0..IMAGES {
         let svg = "<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9'><path d='M0 0h9v9z'/></svg>";
-        std::fs::write(folder.join(format!("{image}.svg")), svg)?;
+        std::fs::write(directory.join(format!("{image}.svg")), svg)?;
     }
     let mut run = Command::new(causeway);
     run.args(["run", "--config", "Caddyfile"]);

@@ -36,7 +36,7 @@ cargo xtask prose --lower        rewrites the limits that are higher than today'
 /// The file of limits, relative to the root.
 const LIMITS: &str = "xtask/src/prose/limits.toml";
 
-/// Folders that are not searched: build output, fuzzing input, and generated records, whose text never changes.
+/// Directories that are not searched: build output, fuzzing input, and generated records, whose text never changes.
 const SKIPPED: &[&str] =
     &["target", "benches/target", "benches/record", "fuzz/target", "fuzz/corpus", "fuzz/artifacts"];
 
@@ -231,9 +231,9 @@ fn report(root: &Path) -> anyhow::Result<ProseReport> {
     Ok(ProseReport { counts, skipped })
 }
 
-/// Adds the Rust and Markdown files under `folder`, relative to `root`.
-fn find(root: &Path, folder: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
-    for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+/// Adds the Rust and Markdown files under `directory`, relative to `root`.
+fn find(root: &Path, directory: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    for entry in fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))? {
         let entry = entry?;
         let (path, kind) = (entry.path(), entry.file_type()?);
         let relative = path.strip_prefix(root)?;

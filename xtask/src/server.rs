@@ -41,12 +41,12 @@ pub(crate) struct ChildServer {
 }
 
 impl ChildServer {
-    /// Starts a server in `folder`, which is also its home, so that it reads and writes no files elsewhere. Its output
-    /// goes to `server.log` beside the folder. Returns once `address` accepts connections.
-    pub(crate) fn start(mut command: Command, folder: &Path, address: SocketAddr) -> anyhow::Result<Self> {
-        let log = folder.with_extension("server.log");
+    /// Starts a server in `directory`, which is also its home, so that it reads and writes no files elsewhere. Its output
+    /// goes to `server.log` beside the directory. Returns once `address` accepts connections.
+    pub(crate) fn start(mut command: Command, directory: &Path, address: SocketAddr) -> anyhow::Result<Self> {
+        let log = directory.with_extension("server.log");
         let out = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
-        command.current_dir(folder).env("HOME", folder).env_remove("XDG_CONFIG_HOME").env_remove("XDG_DATA_HOME");
+        command.current_dir(directory).env("HOME", directory).env_remove("XDG_CONFIG_HOME").env_remove("XDG_DATA_HOME");
         command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
         let child = command.spawn().with_context(|| format!("cannot run {}", command.get_program().display()))?;
         let mut server = Self { child, log };

@@ -112,10 +112,10 @@ const STEPS: &[TestStep] = &[
     TestStep { name: "fuzz", says: "every fuzz target, a minute in total", part: StepList::Whole, run: fuzz::step },
 ];
 
-/// The project's folders, and the caller's permissions.
+/// The project's directories, and the caller's permissions.
 pub(crate) struct House {
     pub(crate) root: PathBuf,
-    /// Cargo's target folder, which the caller may have moved.
+    /// Cargo's target directory, which the caller may have moved.
     pub(crate) target: PathBuf,
     /// Whether system packages may be installed without being root.
     pub(crate) install: bool,
@@ -143,19 +143,19 @@ impl House {
 
     /// Returns the manifest of `benches` or `fuzz`: workspaces of their own, so that their dependencies stay out of
     /// ours.
-    pub(crate) fn side_workspace(&self, folder: &str) -> Result<PathBuf, Halt> {
-        let manifest = self.root.join(folder).join("Cargo.toml");
-        if manifest.exists() { Ok(manifest) } else { Err(Halt::Lacks(format!("there is no {folder}/Cargo.toml"))) }
+    pub(crate) fn side_workspace(&self, directory: &str) -> Result<PathBuf, Halt> {
+        let manifest = self.root.join(directory).join("Cargo.toml");
+        if manifest.exists() { Ok(manifest) } else { Err(Halt::Lacks(format!("there is no {directory}/Cargo.toml"))) }
     }
 
-    /// Creates an empty folder for a step's files; files of earlier runs are removed.
+    /// Creates an empty directory for a step's files; files of earlier runs are removed.
     pub(crate) fn scratch(&self, name: &str) -> anyhow::Result<PathBuf> {
-        let folder = self.target.join("scratch").join(name);
-        if folder.exists() {
-            std::fs::remove_dir_all(&folder).with_context(|| format!("cannot empty {}", folder.display()))?;
+        let directory = self.target.join("scratch").join(name);
+        if directory.exists() {
+            std::fs::remove_dir_all(&directory).with_context(|| format!("cannot empty {}", directory.display()))?;
         }
-        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        Ok(folder)
+        std::fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
+        Ok(directory)
     }
 }
 
@@ -249,9 +249,9 @@ fn run(step: &'static TestStep, house: &House, ci: bool) -> SummaryRow {
 fn format(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     tools::need_component(stage, "rustfmt")?;
     stage.run(house.cargo(&["fmt", "--all", "--check"]))?;
-    for folder in ["benches", "fuzz"] {
+    for directory in ["benches", "fuzz"] {
         // Their own steps report a missing workspace.
-        if let Ok(manifest) = house.side_workspace(folder) {
+        if let Ok(manifest) = house.side_workspace(directory) {
             let mut command = house.cargo(&["fmt", "--all", "--check", "--manifest-path"]);
             command.arg(manifest);
             stage.run(command)?;
@@ -300,7 +300,7 @@ fn docs(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
 
 fn bench(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     let mut command = house.cargo(&["test", "--workspace", "--no-fail-fast", "--manifest-path"]);
-    // A shared target folder: the step `test` has compiled most dependencies.
+    // A shared target directory: the step `test` has compiled most dependencies.
     command.arg(house.side_workspace("benches")?).env("CARGO_TARGET_DIR", &house.target);
     let output = stage.run(command)?;
     Ok(Done::counted(&output))

@@ -98,14 +98,14 @@ pub(crate) fn need_component(stage: &mut Stage, name: &str) -> Result<(), Halt> 
 
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    let mut folders = std::env::split_paths(&path);
-    let exact = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| is_program(path));
-    exact.or_else(|| folders.find_map(|folder| find_with_version(&folder, program)))
+    let mut directories = std::env::split_paths(&path);
+    let exact = std::env::split_paths(&path).map(|directory| directory.join(program)).find(|path| is_program(path));
+    exact.or_else(|| directories.find_map(|directory| find_with_version(&directory, program)))
 }
 
 /// Returns a program whose name continues with a version, such as `php-fpm8.2`.
-fn find_with_version(folder: &Path, program: &str) -> Option<PathBuf> {
-    let paths = folder.read_dir().ok()?.flatten().map(|entry| entry.path());
+fn find_with_version(directory: &Path, program: &str) -> Option<PathBuf> {
+    let paths = directory.read_dir().ok()?.flatten().map(|entry| entry.path());
     let is_version = |rest: &str| rest.chars().all(|ch| ch.is_ascii_digit() || ch == '.');
     let has_name = |path: &Path| {
         let name = path.file_name().and_then(|name| name.to_str());

@@ -20,7 +20,7 @@ const START_MAX: Duration = Duration::from_secs(20);
 pub(super) struct Pebble {
     children: Vec<Child>,
     server: PathBuf,
-    folder: PathBuf,
+    dir: PathBuf,
     /// The address of the DNS server.
     resolver: String,
     management: u16,
@@ -31,21 +31,21 @@ pub(super) struct Pebble {
 }
 
 impl Pebble {
-    /// Starts it in this folder. It verifies TLS-ALPN-01 at this port.
-    pub fn start(shop: &Workshop, folder: &Path, https: u16) -> Result<Self> {
+    /// Starts it in this directory. It verifies TLS-ALPN-01 at this port.
+    pub fn start(shop: &Workshop, dir: &Path, https: u16) -> Result<Self> {
         let (server, dns) = (built(shop, "pebble")?, built(shop, "pebble-challtestsrv")?);
-        fs::create_dir_all(folder)?;
-        let root = folder.join("pebble.pem");
+        fs::create_dir_all(dir)?;
+        let root = dir.join("pebble.pem");
         let key = KeyPair::generate()?;
         let certificate = CertificateParams::new(vec!["localhost".to_owned()])?.self_signed(&key)?;
         fs::write(&root, certificate.pem())?;
-        fs::write(folder.join("pebble.key"), key.serialize_pem())?;
+        fs::write(dir.join("pebble.key"), key.serialize_pem())?;
         let (port, management, resolver, dns_management) = (free_port()?, free_port()?, free_port()?, free_port()?);
         let config = json!({ "pebble": {
             "listenAddress": format!("127.0.0.1:{port}"),
             "managementListenAddress": format!("127.0.0.1:{management}"),
             "certificate": root,
-            "privateKey": folder.join("pebble.key"),
+            "privateKey": dir.join("pebble.key"),
             // A closed port: HTTP-01 is not used.
             "httpPort": 1,
             "tlsPort": https,
@@ -54,10 +54,10 @@ impl Pebble {
             "retryAfter": { "authz": 1, "order": 1 },
             "profiles": { "default": { "description": "the only one", "validityPeriod": 90 * 24 * 60 * 60 } },
         } });
-        fs::write(folder.join("pebble.json"), config.to_string())?;
+        fs::write(dir.join("pebble.json"), config.to_string())?;
         let address = format!("127.0.0.1:{resolver}");
-        let (children, folder) = (Vec::new(), folder.to_owned());
-        let mut pebble = Self { children, server, folder, resolver: address, management, port, root };
+        let (children, dir) = (Vec::new(), dir.to_owned());
+        let mut pebble = Self { children, server, dir, resolver: address, management, port, root };
         let mut command = Command::new(dns);
         command.args([
             "-defaultIPv6",
@@ -93,7 +93,7 @@ impl Pebble {
 
     fn serve(&mut self) -> Result<()> {
         let mut command = Command::new(&self.server);
-        command.arg("-config").arg(self.folder.join("pebble.json")).args(["-dnsserver", &self.resolver]);
+        command.arg("-config").arg(self.dir.join("pebble.json")).args(["-dnsserver", &self.resolver]);
         // Without its random pauses and its random refusal of nonces, which test a client and not a server.
         command.env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_WFE_NONCEREJECT", "0").env("PEBBLE_AUTHZREUSE", "0");
         self.spawn(&mut command, "pebble.log")?;
@@ -112,7 +112,7 @@ impl Pebble {
     }
 
     fn spawn(&mut self, command: &mut Command, log: &str) -> Result<()> {
-        let log = File::options().append(true).create(true).open(self.folder.join(log))?;
+        let log = File::options().append(true).create(true).open(self.dir.join(log))?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         self.children.push(command.spawn().context("starting Pebble")?);
         Ok(())

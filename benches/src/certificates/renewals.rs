@@ -73,10 +73,10 @@ pub(super) fn run(shop: &mut Workshop, extent: &Extent, progress: &Progress) -> 
 fn measure(shop: &mut Workshop, count: usize) -> Result<Vec<Row>> {
     let recipe = peers::recipe("causeway")?;
     let tool = peers::obtain(shop, recipe)?;
-    let folder = shop.scratch.join("renewals");
+    let dir = shop.scratch.join("renewals");
     let (http, https) = (free_port()?, free_port()?);
-    let mut pebble = Pebble::start(shop, &folder, https)?;
-    let storage = folder.join("storage");
+    let mut pebble = Pebble::start(shop, &dir, https)?;
+    let storage = dir.join("storage");
     let old = stored::write(&storage, count, &pebble.storage_key(), DAYS_LEFT)?;
     let mut text = format!(
         "{{\n\tadmin off\n\tpersist_config off\n\tauto_https disable_redirects\n\thttp_port {http}\n\thttps_port {https}\n\

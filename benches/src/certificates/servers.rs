@@ -30,9 +30,9 @@ pub(super) fn start(shop: &mut Workshop, name: &'static str) -> Result<TlsServer
     let keys = keys(shop)?;
     let (certificate, key) = (keys.certificate.display(), keys.key.display());
     let launch = if name == "nginx" {
-        let folder = shop.scratch.join(format!("nginx-{port}"));
-        fs::create_dir_all(&folder)?;
-        let shown = folder.display();
+        let dir = shop.scratch.join(format!("nginx-{port}"));
+        fs::create_dir_all(&dir)?;
+        let shown = dir.display();
         let text = format!(
             "daemon off;\nworker_processes 1;\npid {shown}/pid;\nerror_log stderr error;\n{user}\
              events {{ worker_connections 20000; }}\n\
@@ -45,9 +45,9 @@ pub(super) fn start(shop: &mut Workshop, name: &'static str) -> Result<TlsServer
             user = if rustix::process::geteuid().is_root() { "user root;\n" } else { "" },
             body = answer::BODY,
         );
-        let file = folder.join("nginx.conf");
+        let file = dir.join("nginx.conf");
         fs::write(&file, text)?;
-        let command = vec![tool.program.clone().into(), "-p".into(), folder.into(), "-c".into(), file.into()];
+        let command = vec![tool.program.clone().into(), "-p".into(), dir.into(), "-c".into(), file.into()];
         Launch { command, path: "/".to_owned(), ..Launch::default() }
     } else {
         let site = format!("bind 127.0.0.1\n\trespond \"{}\"", answer::BODY);

@@ -87,7 +87,7 @@ fn measure(shop: &mut Workshop, extent: &Extent, progress: &Progress, name: &'st
             let with = if is_secure { "" } else { "without TLS, " };
             progress.at(&format!("{name}, {sites} sites, {with}round {}", round + 1));
             let port = free_port()?;
-            let mut text = stored::caddyfile(&stored.folder, sites, port);
+            let mut text = stored::caddyfile(&stored.dir, sites, port);
             if !is_secure {
                 text = text.replace("https://", "http://").replace("auto_https disable_redirects", "auto_https off");
             }

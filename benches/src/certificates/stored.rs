@@ -11,26 +11,26 @@ use crate::configurations::host;
 
 /// The authority in the configurations. No program listens on this port, so nothing can be ordered.
 const DIRECTORY: &str = "https://127.0.0.1:1/directory";
-/// The authority's folder in storage.
+/// The authority's directory in storage.
 pub const AUTHORITY: &str = "127.0.0.1-1-directory";
 /// Lifetime of the certificates.
 pub const DAYS: i64 = 90;
 
-/// A storage folder with certificates.
+/// A storage directory with certificates.
 pub struct Stored {
-    /// The folder.
-    pub folder: PathBuf,
+    /// The directory.
+    pub dir: PathBuf,
     /// The DER of each name's leaf.
     pub leaves: Vec<Vec<u8>>,
     /// Mean size of a chain's DER, in bytes.
     pub chain_bytes: f64,
 }
 
-/// Writes `count` certificates with keys on curve P-256 to a new folder: those of [`host`]'s names, under the storage key `authority`. They
-/// are valid for `days_left` days more. With [`DAYS`] nothing is due; with less than a third of it, everything.
-pub fn write(folder: &Path, count: usize, authority: &str, days_left: i64) -> Result<Stored> {
-    if folder.exists() {
-        fs::remove_dir_all(folder).with_context(|| format!("removing {}", folder.display()))?;
+/// Writes `count` certificates with keys on curve P-256 to a new directory: those of [`host`]'s names, under the storage key `authority`.
+/// They are valid for `days_left` days more. With [`DAYS`] nothing is due; with less than a third of it, everything.
+pub fn write(dir: &Path, count: usize, authority: &str, days_left: i64) -> Result<Stored> {
+    if dir.exists() {
+        fs::remove_dir_all(dir).with_context(|| format!("removing {}", dir.display()))?;
     }
     let now = time::OffsetDateTime::now_utc();
     let mut params = CertificateParams::default();
@@ -50,16 +50,16 @@ pub fn write(folder: &Path, count: usize, authority: &str, days_left: i64) -> Re
         params.use_authority_key_identifier_extension = true;
         let key = KeyPair::generate()?;
         let leaf = params.signed_by(&key, &issuer)?;
-        let folder = folder.join("certificates").join(authority).join(&name);
-        fs::create_dir_all(&folder)?;
-        let file = |extension: &str| folder.join(format!("{name}.{extension}"));
+        let dir = dir.join("certificates").join(authority).join(&name);
+        fs::create_dir_all(&dir)?;
+        let file = |extension: &str| dir.join(format!("{name}.{extension}"));
         fs::write(file("crt"), leaf.pem() + &root.pem())?;
         fs::write(file("key"), key.serialize_pem())?;
         fs::write(file("json"), format!("{{\n\t\"sans\": [\n\t\t\"{name}\"\n\t],\n\t\"issuer_data\": null\n}}"))?;
         bytes += leaf.der().len() + root.der().len();
         leaves.push(leaf.der().to_vec());
     }
-    Ok(Stored { folder: folder.to_owned(), leaves, chain_bytes: bytes as f64 / count as f64 })
+    Ok(Stored { dir: dir.to_owned(), leaves, chain_bytes: bytes as f64 / count as f64 })
 }
 
 /// Returns a Caddyfile for both Caddy and Causeway with a site for each name.
@@ -81,15 +81,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_folder_has_caddys_layout() {
-        let folder = std::env::temp_dir().join(format!("causeway-bench-stored-{}", std::process::id()));
-        let stored = write(&folder, 2, AUTHORITY, DAYS).unwrap();
-        let site = folder.join("certificates/127.0.0.1-1-directory/site0.bench.example/site0.bench.example.crt");
+    fn the_dir_has_caddys_layout() {
+        let dir = std::env::temp_dir().join(format!("causeway-bench-stored-{}", std::process::id()));
+        let stored = write(&dir, 2, AUTHORITY, DAYS).unwrap();
+        let site = dir.join("certificates/127.0.0.1-1-directory/site0.bench.example/site0.bench.example.crt");
         let chain = fs::read_to_string(site).unwrap();
         assert_eq!(chain.matches("BEGIN CERTIFICATE").count(), 2);
         assert!(stored.leaves.len() == 2 && stored.chain_bytes > 500.0, "{}", stored.chain_bytes);
-        let text = caddyfile(&folder, 2, 8443);
+        let text = caddyfile(&dir, 2, 8443);
         assert!(text.contains("https://site0.bench.example:8443 {") && text.contains("https://bench.example:8443 {"));
-        fs::remove_dir_all(folder).unwrap();
+        fs::remove_dir_all(dir).unwrap();
     }
 }

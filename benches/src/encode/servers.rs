@@ -56,7 +56,7 @@ impl Coder {
     }
 }
 
-/// A running server that compresses the files of a folder.
+/// A running server that compresses the files of a directory.
 pub struct EncodedPeer {
     pub coder: Coder,
     pub server: PeerServer,
@@ -64,22 +64,22 @@ pub struct EncodedPeer {
 
 impl EncodedPeer {
     /// Starts a server with one worker on core 0, and checks that it serves the shortest text.
-    pub fn start(shop: &mut Workshop, coder: Coder, coding: &str, folder: &Path) -> Result<Self> {
+    pub fn start(shop: &mut Workshop, coder: Coder, coding: &str, directory: &Path) -> Result<Self> {
         let recipe = peers::recipe(coder.recipe())?;
         let tool = peers::obtain(shop, recipe)?;
         let port = free_port()?;
         let mut launch = match coder {
-            Coder::Nginx | Coder::NginxLevel5 => launch_nginx(shop, &tool.program, port, coder, coding, folder)?,
+            Coder::Nginx | Coder::NginxLevel5 => launch_nginx(shop, &tool.program, port, coder, coding, directory)?,
             Coder::Causeway | Coder::Precompress | Coder::Caddy => {
                 let file = format!("encode-{port}.Caddyfile");
                 let mut launch =
-                    peers::configured(shop, &tool, recipe.name, &file, &caddyfile(port, coder, coding, folder))?;
+                    peers::configured(shop, &tool, recipe.name, &file, &caddyfile(port, coder, coding, directory))?;
                 peers::limit_workers(&mut launch, recipe.name, 1);
                 launch
             }
         };
         launch.path = "/1k.txt".to_owned();
-        let text = fs::read(folder.join("1k.txt"))?;
+        let text = fs::read(directory.join("1k.txt"))?;
         let server = PeerServer::start_asked(shop, recipe, launch, port, Cores::One(0), &|address, launch| {
             let response = load::ask_once(address, &request::minimal(&launch.path))?;
             let is_right = response.ends_with(&text);
@@ -91,22 +91,22 @@ impl EncodedPeer {
 }
 
 /// Returns a Caddyfile for both Caddy and Causeway.
-fn caddyfile(port: u16, coder: Coder, coding: &str, folder: &Path) -> String {
+fn caddyfile(port: u16, coder: Coder, coding: &str, directory: &Path) -> String {
     let serve = match coder {
         Coder::Precompress => "\tfile_server {\n\t\tprecompress\n\t}\n".to_owned(),
         _ => format!("\tencode {coding}\n\tfile_server\n"),
     };
     format!(
         "{{\n\tadmin off\n\tauto_https off\n\tpersist_config off\n}}\nhttp://:{port} {{\n\tbind 127.0.0.1\n\troot \"{}\"\n{serve}}}\n",
-        folder.display()
+        directory.display()
     )
 }
 
 /// Returns the path of nginx's module for br.
 fn nginx_brotli(shop: &Workshop) -> Result<PathBuf> {
     let module = "ngx_http_brotli_filter_module.so";
-    let folders = ["/usr/lib/nginx/modules", "/usr/lib64/nginx/modules", "/usr/share/nginx/modules"];
-    let found = || folders.iter().map(|folder| Path::new(folder).join(module)).find(|path| path.is_file());
+    let directories = ["/usr/lib/nginx/modules", "/usr/lib64/nginx/modules", "/usr/share/nginx/modules"];
+    let found = || directories.iter().map(|directory| Path::new(directory).join(module)).find(|path| path.is_file());
     if let Some(found) = found() {
         return Ok(found);
     }
@@ -120,19 +120,19 @@ fn nginx_brotli(shop: &Workshop) -> Result<PathBuf> {
 
 fn launch_nginx(shop: &Workshop, program: &Path, port: u16, coder: Coder, coding: &str, root: &Path) -> Result<Launch> {
     let module = if coding == "br" { Some(nginx_brotli(shop)?) } else { None };
-    let folder = shop.scratch.join(format!("nginx-{port}"));
-    fs::create_dir_all(&folder)?;
-    let file = folder.join("nginx.conf");
+    let directory = shop.scratch.join(format!("nginx-{port}"));
+    fs::create_dir_all(&directory)?;
+    let file = directory.join("nginx.conf");
     let is_root = rustix::process::geteuid().is_root();
-    fs::write(&file, nginx_conf(port, coder, module.as_deref(), root, &folder, is_root))?;
-    let command = vec![program.into(), "-p".into(), folder.into(), "-c".into(), file.into()];
+    fs::write(&file, nginx_conf(port, coder, module.as_deref(), root, &directory, is_root))?;
+    let command = vec![program.into(), "-p".into(), directory.into(), "-c".into(), file.into()];
     Ok(Launch { command, path: "/".to_owned(), ..Launch::default() })
 }
 
-fn nginx_conf(port: u16, coder: Coder, module: Option<&Path>, root: &Path, folder: &Path, is_root: bool) -> String {
-    let shown = folder.display();
+fn nginx_conf(port: u16, coder: Coder, module: Option<&Path>, root: &Path, directory: &Path, is_root: bool) -> String {
+    let shown = directory.display();
     let load = module.map_or_else(String::new, |module| format!("load_module {};\n", module.display()));
-    // The scratch folder may be readable by us only.
+    // The scratch directory may be readable by us only.
     let user = if is_root { "user root;\n" } else { "" };
     let coding = if module.is_some() { "brotli" } else { "gzip" };
     let level = if coder == Coder::NginxLevel5 { "gzip_comp_level 5;\n" } else { "" };
@@ -153,13 +153,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn configurations_name_the_coding_and_the_folder() {
-        let folder = Path::new("/texts");
-        let ours = caddyfile(8081, Coder::Causeway, "zstd", folder);
+    fn configurations_name_the_coding_and_the_directory() {
+        let directory = Path::new("/texts");
+        let ours = caddyfile(8081, Coder::Causeway, "zstd", directory);
         assert!(ours.contains("\tencode zstd\n") && ours.contains("/texts") && ours.contains(":8081"), "{ours}");
-        let gzip = nginx_conf(8081, Coder::NginxLevel5, None, folder, Path::new("/t"), false);
+        let gzip = nginx_conf(8081, Coder::NginxLevel5, None, directory, Path::new("/t"), false);
         assert!(gzip.contains("gzip on;") && gzip.contains("gzip_comp_level 5;") && !gzip.contains("brotli"), "{gzip}");
-        let br = nginx_conf(8081, Coder::Nginx, Some(Path::new("/m.so")), folder, Path::new("/t"), true);
+        let br = nginx_conf(8081, Coder::Nginx, Some(Path::new("/m.so")), directory, Path::new("/t"), true);
         assert!(br.starts_with("load_module /m.so;") && br.contains("brotli on;") && !br.contains("gzip"), "{br}");
     }
 }

@@ -33,7 +33,7 @@ const RECEIVE_BYTES: usize = 4096;
 const SEGMENT_BYTES: u32 = 1400;
 
 /// Measures each server with each coding that it has.
-pub(super) fn table(shop: &mut Workshop, progress: &Progress, count: usize, folder: &Path) -> Result<Table> {
+pub(super) fn table(shop: &mut Workshop, progress: &Progress, count: usize, directory: &Path) -> Result<Table> {
     raise_descriptors(count as u64 + 2000)?;
     let mut rows = Vec::new();
     for coding in CODINGS {
@@ -44,7 +44,7 @@ pub(super) fn table(shop: &mut Workshop, progress: &Progress, count: usize, fold
             let name = format!("{} {coding}", coder.name());
             progress.at(&format!("{MEMORY}: {name}"));
             let measured =
-                EncodedPeer::start(shop, coder, coding, folder).and_then(|peer| held(&peer.server, coding, count));
+                EncodedPeer::start(shop, coder, coding, directory).and_then(|peer| held(&peer.server, coding, count));
             match measured {
                 Ok(held) => rows.push(row(&name, count, &held)),
                 Err(error) => skip(shop, &format!("{name} in {MEMORY}"), &error),

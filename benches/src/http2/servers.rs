@@ -116,23 +116,23 @@ fn packaged(shop: &Workshop, program: &str, package: &str, version: &str) -> Res
 /// Builds a program of `peers/go-http2`.
 pub fn obtain_go(shop: &Workshop, name: &str) -> Result<Tool> {
     let go = shop.packaged("go", "golang-go")?;
-    let folder = shop.bench.join("peers/go-http2").join(name);
-    let sources = [folder.join("main.go"), folder.join("go.mod")];
+    let directory = shop.bench.join("peers/go-http2").join(name);
+    let sources = [directory.join("main.go"), directory.join("go.mod")];
     let output = format!("go-http2-{name}");
     let mut build = Command::new(&go);
-    build.current_dir(&folder).args(["build", "-o"]).arg(shop.tools.join(&output)).arg(".");
+    build.current_dir(&directory).args(["build", "-o"]).arg(shop.tools.join(&output)).arg(".");
     let program = shop.built(&output, &sources, &mut build)?;
     Ok(Tool { program, version: workshop::version(&go, "version") })
 }
 
 /// Creates a P-256 key for [`HOST`] and a self-signed certificate, once.
 pub fn keys(shop: &Workshop) -> Result<Keys> {
-    let folder = shop.scratch.join("keys");
-    let file = |name: &str| folder.join(name);
+    let directory = shop.scratch.join("keys");
+    let file = |name: &str| directory.join(name);
     let keys = Keys { certificate: file("certificate.pem"), key: file("key.pem"), both: file("both.pem") };
     // The file that is written last shows that all are complete.
     if !keys.both.is_file() {
-        fs::create_dir_all(&folder)?;
+        fs::create_dir_all(&directory)?;
         let openssl = shop.packaged("openssl", "openssl")?;
         let mut make = Command::new(openssl);
         make.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "3650"]);
@@ -185,16 +185,16 @@ fn caddyfile(want: &Want) -> String {
     text
 }
 
-/// Creates a folder with the body as a file; returns the file's URL path too.
+/// Creates a directory with the body as a file; returns the file's URL path too.
 fn served(shop: &Workshop, body: PeerBody) -> Result<(PathBuf, &'static str)> {
-    let folder = shop.scratch.join("served");
-    fs::create_dir_all(&folder)?;
+    let directory = shop.scratch.join("served");
+    fs::create_dir_all(&directory)?;
     let path = match body {
         PeerBody::Hello => "/hello.txt",
         PeerBody::Page => "/page.txt",
     };
-    fs::write(folder.join(&path[1..]), body.text())?;
-    Ok((folder, path))
+    fs::write(directory.join(&path[1..]), body.text())?;
+    Ok((directory, path))
 }
 
 fn is_root() -> bool {
@@ -202,10 +202,10 @@ fn is_root() -> bool {
 }
 
 fn launch_h2o(shop: &Workshop, tool: &Tool, want: &Want) -> Result<Launch> {
-    let (folder, path) = served(shop, want.body)?;
+    let (directory, path) = served(shop, want.body)?;
     let mut text = format!("num-threads: {}\nmax-connections: 20000\nhttp2-idle-timeout: 3600\n", want.workers);
     if is_root() {
-        // By default h2o gives up root, but the scratch folder may be readable by us only.
+        // By default h2o gives up root, but the scratch directory may be readable by us only.
         text.push_str("user: root\n");
     }
     let _ = write!(text, "hosts:\n  default:\n    listen:\n      host: 127.0.0.1\n      port: {}\n", want.port);
@@ -213,7 +213,7 @@ fn launch_h2o(shop: &Workshop, tool: &Tool, want: &Want) -> Result<Launch> {
         let (certificate, key) = (keys.certificate.display(), keys.key.display());
         let _ = write!(text, "      ssl:\n        certificate-file: {certificate}\n        key-file: {key}\n");
     }
-    let _ = write!(text, "    paths:\n      /:\n        file.dir: {}\n", folder.display());
+    let _ = write!(text, "    paths:\n      /:\n        file.dir: {}\n", directory.display());
     for (name, value) in &answer::FIELDS[..answer::FIELDS_OF_FILES] {
         let _ = writeln!(text, "    header.set: \"{name}: {value}\"");
     }
@@ -224,9 +224,9 @@ fn launch_h2o(shop: &Workshop, tool: &Tool, want: &Want) -> Result<Launch> {
 }
 
 fn launch_nghttpd(shop: &Workshop, tool: &Tool, want: &Want) -> Result<Launch> {
-    let (folder, path) = served(shop, want.body)?;
+    let (directory, path) = served(shop, want.body)?;
     let mut command: Vec<OsString> = vec![tool.program.clone().into(), "-a".into(), "127.0.0.1".into()];
-    command.extend(["-n".into(), want.workers.to_string().into(), "-d".into(), folder.into()]);
+    command.extend(["-n".into(), want.workers.to_string().into(), "-d".into(), directory.into()]);
     match &want.keys {
         None => command.extend(["--no-tls".into(), want.port.to_string().into()]),
         Some(keys) => {
@@ -238,9 +238,9 @@ fn launch_nghttpd(shop: &Workshop, tool: &Tool, want: &Want) -> Result<Launch> {
 
 fn launch_nginx(shop: &Workshop, tool: &Tool, want: &Want) -> Result<Launch> {
     let (served, path) = served(shop, want.body)?;
-    let folder = shop.scratch.join(format!("nginx-{}", want.port));
-    fs::create_dir_all(&folder)?;
-    let shown = folder.display();
+    let directory = shop.scratch.join(format!("nginx-{}", want.port));
+    fs::create_dir_all(&directory)?;
+    let shown = directory.display();
     let (count, answers) = match want.body {
         PeerBody::Hello => (answer::FIELDS.len(), format!("return 200 \"{}\";", answer::BODY)),
         PeerBody::Page => (answer::FIELDS_OF_FILES, format!("root {};", served.display())),
@@ -267,14 +267,14 @@ fn launch_nginx(shop: &Workshop, tool: &Tool, want: &Want) -> Result<Launch> {
         port = want.port,
         user = if is_root() { "user root;\n" } else { "" },
     );
-    let file = folder.join("nginx.conf");
+    let file = directory.join("nginx.conf");
     fs::write(&file, text)?;
-    let command = vec![tool.program.clone().into(), "-p".into(), folder.into(), "-c".into(), file.into()];
+    let command = vec![tool.program.clone().into(), "-p".into(), directory.into(), "-c".into(), file.into()];
     Ok(Launch { command, path: path.to_owned(), ..Launch::default() })
 }
 
 fn launch_haproxy(shop: &Workshop, tool: &Tool, want: &Want) -> Result<Launch> {
-    let (folder, path) = served(shop, want.body)?;
+    let (directory, path) = served(shop, want.body)?;
     // no strict-limits: HAProxy otherwise requires two descriptors per connection, one for a backend that does not
     // exist here.
     let mut text = format!(
@@ -283,7 +283,7 @@ fn launch_haproxy(shop: &Workshop, tool: &Tool, want: &Want) -> Result<Launch> {
          frontend bench\n\tbind 127.0.0.1:{} proto h2\n\thttp-request return status 200 content-type text/plain file {}{path}",
         want.workers,
         want.port,
-        folder.display(),
+        directory.display(),
     );
     let own = [("server", "haproxy"), ("date", "Sat, 21 Nov 2026 12:00:00 GMT")];
     for (name, value) in own.into_iter().chain(answer::FIELDS) {

@@ -113,28 +113,28 @@ fn caddyfile(passing: &Passing) -> String {
 }
 
 fn launch_nginx(shop: &Workshop, tool: &Tool, passing: &Passing) -> Result<Launch> {
-    let folder = shop.scratch.join(format!("nginx-{}", passing.port));
-    fs::create_dir_all(&folder)?;
-    let file = folder.join("nginx.conf");
-    fs::write(&file, nginx_conf(passing, &folder.to_string_lossy(), rustix::process::geteuid().is_root()))?;
-    let command = vec![tool.program.clone().into(), "-p".into(), folder.into(), "-c".into(), file.into()];
+    let directory = shop.scratch.join(format!("nginx-{}", passing.port));
+    fs::create_dir_all(&directory)?;
+    let file = directory.join("nginx.conf");
+    fs::write(&file, nginx_conf(passing, &directory.to_string_lossy(), rustix::process::geteuid().is_root()))?;
+    let command = vec![tool.program.clone().into(), "-p".into(), directory.into(), "-c".into(), file.into()];
     Ok(Launch { command, path: "/".to_owned(), ..Launch::default() })
 }
 
 /// Adds the fields that Caddy adds; bodies are streamed, through buffers that hold a page and never spill to a file.
-fn nginx_conf(passing: &Passing, folder: &str, is_root: bool) -> String {
+fn nginx_conf(passing: &Passing, directory: &str, is_root: bool) -> String {
     let mut text = String::from("daemon off;\nworker_processes 1;\nerror_log stderr error;\n");
     if is_root {
-        // The scratch folder may be readable by us only.
+        // The scratch directory may be readable by us only.
         text.push_str("user root;\n");
     }
     let _ = write!(
         text,
-        "pid {folder}/pid;\nevents {{ worker_connections 20000; }}\n\
+        "pid {directory}/pid;\nevents {{ worker_connections 20000; }}\n\
          http {{\naccess_log off;\nkeepalive_timeout 1h;\nkeepalive_requests 1000000000;\nclient_max_body_size 0;\n"
     );
     for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
-        let _ = writeln!(text, "{kind}_temp_path {folder}/{kind};");
+        let _ = writeln!(text, "{kind}_temp_path {directory}/{kind};");
     }
     let _ = write!(
         text,

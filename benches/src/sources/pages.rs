@@ -97,10 +97,10 @@ const FRAME_TO_WRITE: &str = "\ntype frameToWrite struct {\n\twr FrameWriteReque
 /// Returns the article's server with a copy of x/net that keeps its writer.
 fn rewritten(shop: &Workshop) -> Result<PathBuf> {
     let go = shop.packaged("go", "golang-go")?;
-    let folder = shop.bench.join("peers/go-http2/article");
-    let sources = [folder.join("main.go"), folder.join("go.mod"), folder.join("go.sum")];
+    let directory = shop.bench.join("peers/go-http2/article");
+    let sources = [directory.join("main.go"), directory.join("go.mod"), directory.join("go.sum")];
     let said =
-        machine::output(Command::new(&go).current_dir(&folder).args(["mod", "download", "-json", "golang.org/x/net"]))?;
+        machine::output(Command::new(&go).current_dir(&directory).args(["mod", "download", "-json", "golang.org/x/net"]))?;
     let module: serde_json::Value = serde_json::from_str(&said)?;
     let original = module["Dir"].as_str().context("go printed no directory of golang.org/x/net")?;
     let copy = shop.tools.join("x-net-one-writer");
@@ -117,7 +117,7 @@ fn rewritten(shop: &Workshop) -> Result<PathBuf> {
     fs::copy(&sources[2], modfile.with_extension("sum"))?;
     let output = "go-http2-one-writer";
     let mut build = Command::new(&go);
-    build.current_dir(&folder).arg("build").arg("-modfile").arg(&modfile);
+    build.current_dir(&directory).arg("build").arg("-modfile").arg(&modfile);
     build.arg("-o").arg(shop.tools.join(output)).arg(".");
     shop.built(output, &sources, &mut build)
 }

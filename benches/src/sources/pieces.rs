@@ -140,12 +140,12 @@ pub(super) fn parser(shop: &mut Workshop, extent: &Extent, progress: &Progress) 
 
 /// Builds our program that links Caddy's code. Its version is that of the module.
 fn obtain_caddy(shop: &mut Workshop) -> Result<PathBuf> {
-    let folder = shop.bench.join("peers/caddy");
-    let sources = ["main.go", "go.mod", "go.sum"].map(|file| folder.join(file));
+    let directory = shop.bench.join("peers/caddy");
+    let sources = ["main.go", "go.mod", "go.sum"].map(|file| directory.join(file));
     let output = shop.tools.join("caddy-pieces");
     let go = shop.packaged("go", "golang-go")?;
     let mut build = Command::new(go);
-    build.current_dir(&folder).args(["build", "-o"]).arg(output).arg(".");
+    build.current_dir(&directory).args(["build", "-o"]).arg(output).arg(".");
     let program = shop.built("caddy-pieces", &sources, &mut build)?;
     let module = std::fs::read_to_string(&sources[1])?;
     let version = module.lines().find_map(|line| line.strip_prefix("require github.com/caddyserver/caddy/v2 "));

@@ -98,8 +98,8 @@ async fn register(
     let [account_at, key_at] = storage_keys(issuer);
     let _turn = REGISTRATIONS.hold(format!("{} {account_at}", storage.identity())).await;
     // And one at a time of all processes with this storage.
-    let folder = account_at.rsplit_once('/').map_or(&*account_at, |(folder, _)| folder);
-    let name = format!("register_acme_account_{folder}");
+    let dir = account_at.rsplit_once('/').map_or(&*account_at, |(dir, _)| dir);
+    let name = format!("register_acme_account_{dir}");
     let lock = blocking(storage, move |storage| Ok(storage.lock(&name)?)).await?;
     if let Some(known) = read(issuer, storage).await?
         && lost.is_none_or(|lost| lost != known.url)
@@ -235,10 +235,10 @@ pub(crate) fn storage_keys(issuer: &Issuer) -> [String; 2] {
         None => issuer.email.to_lowercase(),
     };
     let user = email.split('@').next().unwrap_or_default();
-    let folder = format!("acme/{}/users/{}", issuer.storage_key(), safe_key(&email));
+    let dir = format!("acme/{}/users/{}", issuer.storage_key(), safe_key(&email));
     [("registration", "json"), ("private", "key")].map(|(default, extension)| {
         let user = if user.is_empty() { default } else { user };
-        format!("{folder}/{}.{extension}", safe_key(user))
+        format!("{dir}/{}.{extension}", safe_key(user))
     })
 }
 

@@ -23,7 +23,7 @@ pub(crate) use stored::{Published, StoredChallenge};
 use crate::AcmeError;
 use crate::dns::PresentedRecord;
 
-/// The folder of ZeroSSL's validation files.
+/// The directory of ZeroSSL's validation files.
 pub const FILE_PREFIX: &str = "/.well-known/pki-validation/";
 
 #[derive(Default)]

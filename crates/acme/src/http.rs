@@ -428,8 +428,8 @@ fn resolved(url: &str, reference: &str) -> String {
     if reference.starts_with('/') {
         return format!("{}{reference}", &url[..host_end]);
     }
-    let folder = url[host_end..].rfind('/').map_or(host_end, |at| host_end + at);
-    format!("{}/{reference}", &url[..folder])
+    let dir = url[host_end..].rfind('/').map_or(host_end, |at| host_end + at);
+    format!("{}/{reference}", &url[..dir])
 }
 
 /// The reason why a request got no response. Displays no header and no body, which may hold secrets.

@@ -14,7 +14,7 @@ fn issuer(directory: &str, email: &str) -> Issuer {
     Issuer { directory: directory.to_owned(), email: email.to_owned(), ..Issuer::default() }
 }
 
-// Folder names as Caddy 2.11 writes them.
+// Directory names as Caddy 2.11 writes them.
 #[test]
 fn storage_keys_are_caddys() {
     for (directory, want) in [
@@ -25,14 +25,14 @@ fn storage_keys_are_caddys() {
     ] {
         assert_eq!(issuer(directory, "").storage_key(), want);
     }
-    let folder = "acme/acme-v02.api.letsencrypt.org-directory/users";
+    let dir = "acme/acme-v02.api.letsencrypt.org-directory/users";
     assert_eq!(
         storage_keys(&issuer(LETS_ENCRYPT, "Jo@Example.com")),
-        [format!("{folder}/jo@example.com/jo.json"), format!("{folder}/jo@example.com/jo.key")]
+        [format!("{dir}/jo@example.com/jo.json"), format!("{dir}/jo@example.com/jo.key")]
     );
     assert_eq!(
         storage_keys(&issuer(LETS_ENCRYPT, "")),
-        [format!("{folder}/default/default.json"), format!("{folder}/default/default.key")]
+        [format!("{dir}/default/default.json"), format!("{dir}/default/default.key")]
     );
 }
 

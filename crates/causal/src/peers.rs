@@ -85,9 +85,9 @@ impl Threads {
     }
 }
 
-/// Returns the entries of a folder whose names are numbers.
-fn numbers(folder: &str) -> impl Iterator<Item = u32> + use<> {
-    let entries = read_dir(folder).into_iter().flatten().flatten();
+/// Returns the entries of a directory whose names are numbers.
+fn numbers(directory: &str) -> impl Iterator<Item = u32> + use<> {
+    let entries = read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 

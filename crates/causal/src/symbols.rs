@@ -89,7 +89,7 @@ struct FileSymbols {
     /// Functions of the symbol table: begin, end, mangled name; sorted by begin.
     symbols: Vec<(u64, u64, String)>,
     /// The compiler's working directories.
-    folders: Vec<String>,
+    directories: Vec<String>,
     /// Crates: the root file, and the name.
     crates: Vec<(String, String)>,
     /// There are lines, but looking them up would take more memory than a profile may use.
@@ -165,7 +165,7 @@ impl Symbolizer {
         for (name, file, line) in tables.debug.as_ref().map(|debug| debug.find(own)).unwrap_or_default() {
             let file = file.as_deref();
             let line = file.zip(line).map(|(file, line)| {
-                let (file, origin) = paths::readable(file, &tables.folders);
+                let (file, origin) = paths::readable(file, &tables.directories);
                 (format!("{file}:{line}"), origin)
             });
             let module = file.and_then(|file| paths::module(file, &tables.crates));
@@ -277,7 +277,7 @@ impl FileSymbols {
         let (symbols, is_small) = (symbols(&file), units.largest <= debug::UNIT_MAX);
         let debug =
             if has_debug && is_small { DebugSource::read(path, bytes, units.is_split, units.largest) } else { None };
-        Self { symbols, folders: units.folders, crates: units.crates, debug, is_too_large: !is_small }
+        Self { symbols, directories: units.directories, crates: units.crates, debug, is_too_large: !is_small }
     }
 
     fn symbol(&self, address: u64) -> Option<&str> {
@@ -317,7 +317,7 @@ fn symbols(file: &object::File<'_>) -> Vec<(u64, u64, String)> {
 /// Information from the units of the debug information.
 #[derive(Default)]
 struct Units {
-    folders: Vec<String>,
+    directories: Vec<String>,
     /// Crates: the root file, and the name.
     crates: Vec<(String, String)>,
     /// Memory that a lookup of an address in the largest unit takes, bytes.
@@ -333,7 +333,7 @@ fn units(file: &object::File<'_>) -> Option<Units> {
     };
     let bytes = DwarfSections::load(|id| Ok::<_, addr2line::gimli::Error>(section(id.name()))).ok()?;
     let dwarf = bytes.borrow(|bytes| EndianSlice::new(bytes, NativeEndian));
-    let (mut folders, mut crates, mut units) = (HashSet::new(), HashSet::new(), dwarf.units());
+    let (mut directories, mut crates, mut units) = (HashSet::new(), HashSet::new(), dwarf.units());
     let (mut largest, mut is_split) = (0, false);
     while let Ok(Some(head)) = units.next() {
         let length = head.length_including_self() as u64;
@@ -341,22 +341,23 @@ fn units(file: &object::File<'_>) -> Option<Units> {
         let lines = unit.line_program.as_ref().map_or(0, |lines| lines.header().unit_length() as u64);
         largest = largest.max(length + debug::LINES * lines);
         is_split |= unit.dwo_id.is_some();
-        let folder = unit.comp_dir.map(|folder| folder.to_string_lossy()).unwrap_or_default();
-        let folder = folder.trim_end_matches('/');
-        if folder.starts_with('/') && !folders.contains(folder) {
-            folders.insert(folder.to_owned());
+        let directory = unit.comp_dir.map(|directory| directory.to_string_lossy()).unwrap_or_default();
+        let directory = directory.trim_end_matches('/');
+        if directory.starts_with('/') && !directories.contains(directory) {
+            directories.insert(directory.to_owned());
         }
         // rustc names a unit by the crate's root file, then the crate with a hash and the unit's number.
         let name = unit.name.map(|name| name.to_string_lossy()).unwrap_or_default();
         if let Some((root, unit)) = name.split_once("/@/") {
-            let root = if root.starts_with('/') { root.to_owned() } else { format!("{folder}/{root}") };
+            let root = if root.starts_with('/') { root.to_owned() } else { format!("{directory}/{root}") };
             crates.insert((root, unit.split('.').next().unwrap_or_default().to_owned()));
         }
     }
-    let (mut folders, mut crates): (Vec<_>, Vec<_>) = (folders.into_iter().collect(), crates.into_iter().collect());
-    folders.sort_unstable_by_key(|folder: &String| std::cmp::Reverse(folder.len()));
+    let (mut directories, mut crates): (Vec<_>, Vec<_>) =
+        (directories.into_iter().collect(), crates.into_iter().collect());
+    directories.sort_unstable_by_key(|directory: &String| std::cmp::Reverse(directory.len()));
     crates.sort_unstable();
-    Some(Units { folders, crates, largest, is_split })
+    Some(Units { directories, crates, largest, is_split })
 }
 
 #[cfg(test)]

@@ -81,7 +81,7 @@ enum Command {
     /// Export or import the certificates, keys and accounts in a storage
     #[command(subcommand)]
     Storage(storage::StorageCommand),
-    /// Serve the files of a folder
+    /// Serve the files of a directory
     FileServer(quick::FileServer),
     /// Answer every request with a fixed response
     Respond(quick::Respond),
@@ -101,7 +101,7 @@ enum Command {
     BuildInfo,
     /// Print a script that completes commands and flags in a shell
     Completion(pages::Completion),
-    /// Write the manual pages of all commands into a folder
+    /// Write the manual pages of all commands into a directory
     Manpage(pages::Manpage),
     /// Print the environment as `run` would see it
     Environ(Environ),

@@ -1,7 +1,7 @@
 //! A configuration's text: adapts a Caddyfile or JSON, and maps a refusal of the adapted JSON back to a position in the
 //! text.
 
-mod folders;
+mod directories;
 
 use std::fmt;
 
@@ -141,9 +141,9 @@ impl Document {
     }
 
     /// Returns warnings about this machine, in addition to the warnings of the text: roots that are not readable
-    /// folders.
+    /// directories.
     pub fn root_warnings(&self, json: &Value) -> Vec<Warning> {
-        folders::root_warnings(self, json)
+        directories::root_warnings(self, json)
     }
 
     /// Returns the message for a refused configuration, with its position in the text.

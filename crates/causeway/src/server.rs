@@ -76,7 +76,7 @@ use tokio::sync::{oneshot, watch};
 
 pub use autosave::autosave_path;
 pub use builder::{Builder, Configuration, RefusedConfiguration, RunningServer, ServerError};
-pub use certificates::{AuthorityFacts, CertificateStatus, data_folder};
+pub use certificates::{AuthorityFacts, CertificateStatus, data_directory};
 pub use compiled::validate;
 pub use control::{Change, Control, Excerpt, Force, LoadOrigin, LoadRequest, Status, StopError, Stopping};
 pub use error::{ChangeError, LoadError};

@@ -21,17 +21,17 @@ const ATTACKERS: usize = 4;
 struct AttackedServer {
     child: Child,
     target: AttackTarget,
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl AttackedServer {
     fn start(name: &str) -> Self {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("abuse-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(folder.join("files")).unwrap();
-        std::fs::write(folder.join("files/long"), vec![b'x'; 4 << 20]).unwrap();
-        std::fs::write(folder.join("Caddyfile"), ":0\nrespond /short hello\nroot files\nfile_server\n").unwrap();
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("abuse-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(directory.join("files")).unwrap();
+        std::fs::write(directory.join("files/long"), vec![b'x'; 4 << 20]).unwrap();
+        std::fs::write(directory.join("Caddyfile"), ":0\nrespond /short hello\nroot files\nfile_server\n").unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_causeway"));
-        command.args(["run", "--workers", "2"]).current_dir(&folder).env("HOME", &folder);
+        command.args(["run", "--workers", "2"]).current_dir(&directory).env("HOME", &directory);
         command.env("CADDY_ADMIN", "localhost:0").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
@@ -40,7 +40,7 @@ impl AttackedServer {
         // Keep draining the log, so that the pipe never fills.
         std::thread::spawn(move || lines.for_each(drop));
         let target = AttackTarget { address: ([127, 0, 0, 1], port).into(), short: "/short", long: "/long" };
-        Self { child, target, folder }
+        Self { child, target, directory }
     }
 
     /// Reads a field of /proc/PID/status, in bytes.
@@ -55,7 +55,7 @@ impl Drop for AttackedServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
+        let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
 

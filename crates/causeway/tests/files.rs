@@ -7,23 +7,23 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use causeway_config::caddyfile::adapt;
 use causeway_testkit::{Kit, Request, TestResponse};
 
-/// A site's folder, removed when dropped. Each file's content is its path.
-struct SiteFolder(PathBuf);
+/// A site's directory, removed when dropped. Each file's content is its path.
+struct SiteDirectory(PathBuf);
 
-impl SiteFolder {
+impl SiteDirectory {
     fn new(files: &[&str]) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("causeway-files-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let site = Self(std::env::temp_dir().join(name));
         for file in files {
             let path = site.0.join(file);
-            std::fs::create_dir_all(path.parent().expect("a file lies in a folder")).expect("folders");
+            std::fs::create_dir_all(path.parent().expect("a file lies in a directory")).expect("directories");
             std::fs::write(path, format!("/{file}")).expect("a file");
         }
         site
     }
 
-    /// Compiles a site with these directives, in which `ROOT` stands for its folder.
+    /// Compiles a site with these directives, in which `ROOT` stands for its directory.
     #[track_caller]
     fn kit(&self, directives: &str) -> Kit {
         let registry = causeway::registry();
@@ -47,7 +47,7 @@ impl SiteFolder {
     }
 }
 
-impl Drop for SiteFolder {
+impl Drop for SiteDirectory {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -81,7 +81,7 @@ const FILES: [&str; 12] = [
 // caddyserver.com/docs/caddyfile/directives/file_server
 #[test]
 fn file_server() {
-    let site = SiteFolder::new(&FILES);
+    let site = SiteDirectory::new(&FILES);
     for (directives, cases) in [
         (
             "root ROOT\nfile_server",
@@ -95,7 +95,7 @@ fn file_server() {
                 ("/none", "404"),
             ][..],
         ),
-        // A matcher that is a folder; a stripped prefix; a root of the directive's own.
+        // A matcher that is a directory; a stripped prefix; a root of the directive's own.
         ("root ROOT\nfile_server /static/*", &[("/static/style.css", "/static/style.css"), ("/a.txt", "")]),
         (
             "handle_path /files/* {\nroot ROOT/static\nfile_server\n}\nhandle {\nrespond other\n}",
@@ -132,7 +132,7 @@ fn file_server() {
 
 #[test]
 fn file_server_precompressed() {
-    let site = SiteFolder::new(&["app.js", "app.js.br", "app.js.gz", "app.js.zst", "a.txt"]);
+    let site = SiteDirectory::new(&["app.js", "app.js.br", "app.js.gz", "app.js.zst", "a.txt"]);
     for (option, accept, want) in [
         ("precompressed", "gzip, br, zstd", "/app.js.br"),
         ("precompressed", "gzip, zstd", "/app.js.zst"),
@@ -164,7 +164,7 @@ fn file_server_precompressed() {
 
 #[test]
 fn file_server_browse() {
-    let site = SiteFolder::new(&["files/b.txt", "files/a-long-name.txt", "files/folder/x", "files/.hidden"]);
+    let site = SiteDirectory::new(&["files/b.txt", "files/a-long-name.txt", "files/folder/x", "files/.hidden"]);
     let names = |kit: &mut Kit, target: &str| {
         let answer = kit.send(&Request::get(target).field("Accept", "application/json"));
         let list: serde_json::Value = serde_json::from_str(answer.text()).expect("JSON");
@@ -192,7 +192,7 @@ fn file_server_browse() {
 // caddyserver.com/docs/caddyfile/directives/try_files. A field of the response shows the resulting target.
 #[test]
 fn try_files() {
-    let site = SiteFolder::new(&FILES);
+    let site = SiteDirectory::new(&FILES);
     let check = |tries: &str, cases: &[(&str, &str, &str)]| {
         let mut kit = site.kit(&format!("root ROOT\nheader >X-Target {{uri}}\ntry_files {tries}\nfile_server"));
         for (target, want, left) in cases {
@@ -219,7 +219,7 @@ fn try_files() {
         "{path}.html {path}",
         &[("/about", "/about.html", "/about.html"), ("/a.txt", "/a.txt", "/a.txt"), ("/none", "404", "failed")],
     );
-    // Also folders, then a script with the query.
+    // Also directories, then a script with the query.
     check(
         "{path} {path}/ /index.php?{query}&p=1",
         &[
@@ -248,7 +248,7 @@ fn try_files() {
 // caddyserver.com/docs/caddyfile/matchers, `file`
 #[test]
 fn file_matcher() {
-    let site = SiteFolder::new(&FILES);
+    let site = SiteDirectory::new(&FILES);
     for (directives, cases) in [
         ("@there file\nrespond @there yes\nrespond no", &[("/a.txt", "yes"), ("/none", "no"), ("/static/", "no")][..]),
         ("@there file {path} {path}/\nrespond @there yes\nrespond no", &[("/static", "yes"), ("/static/", "yes")]),

@@ -9,9 +9,9 @@ use std::time::Duration;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file, a folder or a value in storage cannot be read: its place.
+    /// A file, a directory or a value in storage cannot be read: its place.
     Read(String, io::Error),
-    /// A file, a folder or a value in storage cannot be written: its place.
+    /// A file, a directory or a value in storage cannot be written: its place.
     Write(String, io::Error),
     /// Another process held this lock for longer than the wait limit of 30 seconds: its place.
     Locked(String),

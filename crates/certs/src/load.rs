@@ -9,7 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::{Certificate, Error, SharedStorage, pem};
 
-/// Deepest nesting of certificate folders that is read.
+/// Deepest nesting of certificate directories that is read.
 const DEPTH_MAX: usize = 32;
 
 /// One configured source of certificates.
@@ -46,8 +46,8 @@ pub enum LoadedSource {
         /// The tags by which a connection policy can select the certificate.
         tags: Vec<String>,
     },
-    /// A folder, searched recursively. Every file whose extension is `pem` (in any case) must hold a chain and its key.
-    Folder(PathBuf),
+    /// A directory, searched recursively. Every file whose extension is `pem` (in any case) must hold a chain and its key.
+    Directory(PathBuf),
 }
 
 /// Loads all sources, in order. Blocks on disk.
@@ -72,7 +72,7 @@ pub fn load(sources: &[LoadedSource]) -> Result<Vec<Certificate>, Error> {
                 let key = pem::key(&value(key)?, &places[1])?;
                 certificates.push(checked(chain, key, tags.clone(), (&places[0], &places[1]))?);
             }
-            LoadedSource::Folder(path) => folder(path, 0, &mut certificates)?,
+            LoadedSource::Directory(path) => directory(path, 0, &mut certificates)?,
         }
     }
     Ok(certificates)
@@ -107,18 +107,18 @@ fn warn(certificate: &Certificate, place: &str) {
     }
 }
 
-fn folder(path: &Path, depth: usize, certificates: &mut Vec<Certificate>) -> Result<(), Error> {
+fn directory(path: &Path, depth: usize, certificates: &mut Vec<Certificate>) -> Result<(), Error> {
     let failed = |error| Error::Read(path.display().to_string(), error);
     let mut entries: Vec<_> = fs::read_dir(path).map_err(failed)?.collect::<Result<Vec<_>, _>>().map_err(failed)?;
     // `read_dir` has no fixed order. Sorting makes the choice between certificates for one name equal on every start.
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
         let path = entry.path();
-        // As in Caddy, links to files are followed and those to folders are not: two links to their own folder would double the files with
-        // each level.
+        // As in Caddy, links to files are followed and those to directories are not: two links to their own directory would double the files
+        // with each level.
         if entry.file_type().map_err(failed)?.is_dir() {
             if depth < DEPTH_MAX {
-                folder(&path, depth + 1, certificates)?;
+                directory(&path, depth + 1, certificates)?;
             }
         } else if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("pem")) && !path.is_dir() {
             certificates.push(bundle(&path)?);

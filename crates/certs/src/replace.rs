@@ -23,37 +23,37 @@ pub enum Durability {
 /// Minimum age of a temporary file before it is removed as the leftover of a killed process. No replacement takes this
 /// long.
 const LEFT_AFTER: Duration = Duration::from_secs(3600);
-/// How often a replacement creates its folder, if another process removes it meanwhile.
-const FOLDER_TRIES: usize = 256;
+/// How often a replacement creates its directory, if another process removes it meanwhile.
+const DIRECTORY_TRIES: usize = 256;
 /// Suffix of the temporary files.
 const SUFFIX: &str = ".new";
 
-/// Folders with more entries are searched for such files once per [`LEFT_AFTER`]: otherwise each of thousands of values in one folder would
-/// read the names of all others.
+/// Directories with more entries are searched for such files once per [`LEFT_AFTER`]: otherwise each of thousands of values in one directory
+/// would read the names of all others.
 const SEARCHED_ALWAYS_MAX: usize = 256;
 
 /// Replaces a file atomically: a reader sees either the old content or the new. The file has mode 0600; missing parent
-/// folders are created with mode 0700. Also removes the temporary files in its folder that a killed process left more than
-/// an hour ago; from a large folder only one call in an hour does.
+/// directories are created with mode 0700. Also removes the temporary files in its directory that a killed process left more than
+/// an hour ago; from a large directory only one call in an hour does.
 ///
 /// # Errors
-/// Fails if the folder cannot be created or written to, or the disk is full. The old file is then unchanged.
+/// Fails if the directory cannot be created or written to, or the disk is full. The old file is then unchanged.
 pub fn replace(path: &Path, content: &[u8], durability: Durability) -> io::Result<()> {
-    let (Some(folder), Some(_)) = (path.parent(), path.file_name()) else {
+    let (Some(directory), Some(_)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidFilename.into());
     };
     let begun = || {
-        make_folder(folder)?;
-        remove_left(folder, Instant::now());
+        make_directory(directory)?;
+        remove_left(directory, Instant::now());
         fresh_file(path)
     };
-    // Another process may remove the folder, which it has found empty, before the new file is in it. `AlreadyExists` is the error of a folder that
-    // disappears while it is created.
+    // Another process may remove the directory, which it has found empty, before the new file is in it. `AlreadyExists` is the error of a
+    // directory that disappears while it is created.
     let has_gone = |error: &io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists);
     let mut tries = 1;
     let (fresh, mut file) = loop {
         match begun() {
-            Err(error) if has_gone(&error) && tries < FOLDER_TRIES => tries += 1,
+            Err(error) if has_gone(&error) && tries < DIRECTORY_TRIES => tries += 1,
             begun => break begun?,
         }
     };
@@ -63,8 +63,8 @@ pub fn replace(path: &Path, content: &[u8], durability: Durability) -> io::Resul
         }
         file.sync_all()?;
         fs::rename(&fresh, path)?;
-        // The rename is durable only once the folder itself is on disk.
-        File::open(folder)?.sync_all()
+        // The rename is durable only once the directory itself is on disk.
+        File::open(directory)?.sync_all()
     });
     if written.is_err() {
         let _ = fs::remove_file(&fresh);
@@ -80,7 +80,7 @@ fn fresh_file(path: &Path) -> io::Result<(PathBuf, File)> {
     Ok((fresh, file))
 }
 
-pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
+pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
@@ -93,17 +93,17 @@ pub(crate) fn is_temporary(path: &Path) -> bool {
 }
 
 /// Removes old temporary files. Errors are ignored: such a file does not affect a later replacement.
-fn remove_left(folder: &Path, now: Instant) {
-    /// The large folders, each with the time of its last search.
+fn remove_left(directory: &Path, now: Instant) {
+    /// The large directories, each with the time of its last search.
     static SEARCHED: LazyLock<Mutex<HashMap<PathBuf, Instant>>> = LazyLock::new(Mutex::default);
     // Ignores poisoning: every change is one insertion.
     let searched = || SEARCHED.lock().unwrap_or_else(PoisonError::into_inner);
-    if searched().get(folder).is_some_and(|at| now.saturating_duration_since(*at) < LEFT_AFTER) {
+    if searched().get(directory).is_some_and(|at| now.saturating_duration_since(*at) < LEFT_AFTER) {
         return;
     }
     let is_old = |at: SystemTime| at.elapsed().is_ok_and(|age| age > LEFT_AFTER);
     let mut count = 0;
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         count += 1;
         let path = entry.path();
         if is_temporary(&path) && entry.metadata().and_then(|metadata| metadata.modified()).is_ok_and(is_old) {
@@ -111,24 +111,24 @@ fn remove_left(folder: &Path, now: Instant) {
         }
     }
     if count > SEARCHED_ALWAYS_MAX {
-        searched().insert(folder.to_owned(), now);
+        searched().insert(directory.to_owned(), now);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::Folder;
+    use crate::tests::Directory;
 
     // A process killed during a replacement leaves the old file whole and a partial temporary file next to it. The
     // temporary file does not stop the next replacement, regardless of its process number, and is removed later.
     #[test]
     fn files_of_a_killed_process_are_removed() {
-        let folder = Folder::new();
-        let path = folder.path("a.key");
+        let directory = Directory::new();
+        let path = directory.path("a.key");
         replace(&path, b"old", Durability::Flushed).unwrap();
         let left = |name: &str, age: Duration| {
-            let file = File::create(folder.path(name)).unwrap();
+            let file = File::create(directory.path(name)).unwrap();
             file.set_modified(SystemTime::now() - age).unwrap();
         };
         let day = Duration::from_secs(86_400);
@@ -138,7 +138,7 @@ mod tests {
         }
         left("a.key.00000000deadbeef.new", Duration::ZERO);
         replace(&path, b"new", Durability::Unflushed).unwrap();
-        let mut names: Vec<_> = fs::read_dir(folder.path(""))
+        let mut names: Vec<_> = fs::read_dir(directory.path(""))
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
@@ -148,23 +148,23 @@ mod tests {
         assert_eq!((names, fs::read(&path).unwrap()), (want.map(str::to_owned).to_vec(), b"new".to_vec()));
     }
 
-    // Thousands of values in one folder, such as OCSP responses: the time to write one must not depend on the number of the others. Such a
-    // folder is searched once in an hour, so that a process that runs for months removes the files that others have left meanwhile.
+    // Thousands of values in one directory, such as OCSP responses: the time to write one must not depend on the number of the others. Such a
+    // directory is searched once in an hour, so that a process that runs for months removes the files that others have left meanwhile.
     #[test]
-    fn a_large_folder_is_searched_once_in_an_hour() {
-        let folder = Folder::new();
+    fn a_large_directory_is_searched_once_in_an_hour() {
+        let directory = Directory::new();
         for number in 0..SEARCHED_ALWAYS_MAX {
-            File::create(folder.path(&number.to_string())).unwrap();
+            File::create(directory.path(&number.to_string())).unwrap();
         }
-        let left = folder.path("b.0123456789abcdef.new");
+        let left = directory.path("b.0123456789abcdef.new");
         let is_left_after = |search: &dyn Fn()| {
             File::create(&left).unwrap().set_modified(SystemTime::now() - Duration::from_secs(86_400)).unwrap();
             search();
             left.exists()
         };
-        let replace = || replace(&folder.path("a"), b"new", Durability::Unflushed).unwrap();
+        let replace = || replace(&directory.path("a"), b"new", Durability::Unflushed).unwrap();
         assert_eq!((is_left_after(&replace), is_left_after(&replace)), (false, true));
         let later = Instant::now() + LEFT_AFTER;
-        assert!(!is_left_after(&|| remove_left(&folder.path(""), later)));
+        assert!(!is_left_after(&|| remove_left(&directory.path(""), later)));
     }
 }

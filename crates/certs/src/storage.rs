@@ -1,6 +1,6 @@
 //! Keys and values in the layout of Caddy's storage, so that Caddy and Causeway can share it.
 //!
-//! - `file`: a folder, Caddy's `file_system`; `lock`: mutual exclusion between the processes that use it
+//! - `file`: a directory, Caddy's `file_system`; `lock`: mutual exclusion between the processes that use it
 //! - `redis`: a Redis or Valkey server, as the Caddy plugin caddy-storage-redis uses it
 
 mod file;
@@ -189,7 +189,7 @@ pub fn safe_key(name: &str) -> String {
     let name = name.replace(' ', "_").replace('+', "_plus_").replace('*', "wildcard_").replace(':', "-");
     let mut name = name;
     name.retain(|char| char.is_ascii_alphanumeric() || matches!(char, '_' | '@' | '.' | '-'));
-    // `..` would lead out of the folder. Removed last, because dropping characters above can bring two dots together.
+    // `..` would lead out of the directory. Removed last, because dropping characters above can bring two dots together.
     name.replace("..", "")
 }
 

@@ -15,10 +15,10 @@ pub(crate) fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_768_435_200)
 }
 
-/// An empty temporary folder, removed on drop.
-pub(crate) struct Folder(PathBuf);
+/// An empty temporary directory, removed on drop.
+pub(crate) struct Directory(PathBuf);
 
-impl Folder {
+impl Directory {
     pub(crate) fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("causeway-certs-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -32,7 +32,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for Directory {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }

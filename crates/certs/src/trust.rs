@@ -14,30 +14,30 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use super::pem;
 use super::{Durability, Error, replace};
 
-/// Where the distributions keep additional roots, and the command that makes programs use them. The first folder that exists counts: the
+/// Where the distributions keep additional roots, and the command that makes programs use them. The first directory that exists counts: the
 /// order is by how specific it is for its family.
 const FAMILIES: &[Family] = &[
     // Fedora, RHEL
-    Family { folder: "etc/pki/ca-trust/source/anchors", extension: "pem", update: &["update-ca-trust", "extract"] },
+    Family { directory: "etc/pki/ca-trust/source/anchors", extension: "pem", update: &["update-ca-trust", "extract"] },
     // Debian, Ubuntu, Alpine
-    Family { folder: "usr/local/share/ca-certificates", extension: "crt", update: &["update-ca-certificates"] },
+    Family { directory: "usr/local/share/ca-certificates", extension: "crt", update: &["update-ca-certificates"] },
     // openSUSE
-    Family { folder: "usr/share/pki/trust/anchors", extension: "pem", update: &["update-ca-certificates"] },
+    Family { directory: "usr/share/pki/trust/anchors", extension: "pem", update: &["update-ca-certificates"] },
     // Arch
-    Family { folder: "etc/ca-certificates/trust-source/anchors", extension: "crt", update: &["update-ca-trust"] },
+    Family { directory: "etc/ca-certificates/trust-source/anchors", extension: "crt", update: &["update-ca-trust"] },
 ];
-/// Databases of Firefox and Chromium, below the home folder: single ones, and folders of profiles.
+/// Databases of Firefox and Chromium, below the home directory: single ones, and directories of profiles.
 const NSS_SINGLE: &[&str] = &[".pki/nssdb", "snap/chromium/current/.pki/nssdb"];
 const NSS_PROFILES: &[&str] = &[".mozilla/firefox", "snap/firefox/common/.mozilla/firefox"];
-/// Firefox's file of certificates, by which a folder is recognised as a database.
+/// Firefox's file of certificates, by which a directory is recognised as a database.
 const NSS_FILE: &str = "cert9.db";
 /// Profiles that are searched.
 const PROFILES_MAX: usize = 100;
-/// Folders of administrators' programs, which the path of other users lacks.
+/// Directories of administrators' programs, which the path of other users lacks.
 const SYSTEM_PROGRAMS: [&str; 3] = ["/usr/sbin", "/usr/local/sbin", "/sbin"];
 
 struct Family {
-    folder: &'static str,
+    directory: &'static str,
     extension: &'static str,
     update: &'static [&'static str],
 }
@@ -48,7 +48,7 @@ pub struct TrustStores {
     /// The root of the file system.
     root: PathBuf,
     home: Option<PathBuf>,
-    /// The folders of programs.
+    /// The directories of programs.
     path: Vec<PathBuf>,
 }
 
@@ -135,34 +135,34 @@ impl TrustStores {
 
     /// Adds a root to every store that exists. Blocks on disk and on other programs.
     pub fn trust(&self, root: &TrustedRoot) -> Vec<StoreOutcome> {
-        let system = self.system().map(|(family, folder)| StoreOutcome {
-            store: format!("the system's store, {}", folder.display()),
-            result: self.add_to_system(family, &folder, root),
+        let system = self.system().map(|(family, directory)| StoreOutcome {
+            store: format!("the system's store, {}", directory.display()),
+            result: self.add_to_system(family, &directory, root),
         });
         system.into_iter().chain(self.nss(|database| self.add_to_nss(database, root))).collect()
     }
 
     /// Removes a root from every store that exists: also copies that were added in another way. Blocks on disk and on other programs.
     pub fn untrust(&self, root: &TrustedRoot) -> Vec<StoreOutcome> {
-        let system = self.system().map(|(family, folder)| StoreOutcome {
-            store: format!("the system's store, {}", folder.display()),
-            result: self.remove_from_system(family, &folder, root),
+        let system = self.system().map(|(family, directory)| StoreOutcome {
+            store: format!("the system's store, {}", directory.display()),
+            result: self.remove_from_system(family, &directory, root),
         });
         system.into_iter().chain(self.nss(|database| self.remove_from_nss(database, root))).collect()
     }
 
     fn system(&self) -> Option<(&'static Family, PathBuf)> {
-        let places = FAMILIES.iter().map(|family| (family, self.root.join(family.folder)));
-        places.into_iter().find(|(_, folder)| folder.is_dir())
+        let places = FAMILIES.iter().map(|family| (family, self.root.join(family.directory)));
+        places.into_iter().find(|(_, directory)| directory.is_dir())
     }
 
-    fn add_to_system(&self, family: &Family, folder: &Path, root: &TrustedRoot) -> Result<bool, TrustStoreError> {
-        if !copies(folder, root)?.is_empty() {
+    fn add_to_system(&self, family: &Family, directory: &Path, root: &TrustedRoot) -> Result<bool, TrustStoreError> {
+        if !copies(directory, root)?.is_empty() {
             return Ok(false);
         }
         // Looked for before the write, so that no file is left that has no effect.
         let update = self.program(family.update[0], "ca-certificates")?;
-        let file = folder.join(format!("{}.{}", root.label, family.extension));
+        let file = directory.join(format!("{}.{}", root.label, family.extension));
         replace(&file, root.pem().as_bytes(), Durability::Flushed).map_err(|error| fault(&file, error))?;
         // Every program must be able to read it.
         readable(&file).map_err(|error| fault(&file, error))?;
@@ -170,8 +170,13 @@ impl TrustStores {
         Ok(true)
     }
 
-    fn remove_from_system(&self, family: &Family, folder: &Path, root: &TrustedRoot) -> Result<bool, TrustStoreError> {
-        let copies = copies(folder, root)?;
+    fn remove_from_system(
+        &self,
+        family: &Family,
+        directory: &Path,
+        root: &TrustedRoot,
+    ) -> Result<bool, TrustStoreError> {
+        let copies = copies(directory, root)?;
         if copies.is_empty() {
             return Ok(false);
         }
@@ -186,13 +191,13 @@ impl TrustStores {
     /// Does `work` for each NSS database of the user.
     fn nss(&self, work: impl Fn(&Path) -> Result<bool, TrustStoreError>) -> Vec<StoreOutcome> {
         let Some(home) = &self.home else { return Vec::new() };
-        let single = NSS_SINGLE.iter().map(|folder| home.join(folder));
-        let profiles = NSS_PROFILES.iter().filter_map(|folder| fs::read_dir(home.join(folder)).ok());
+        let single = NSS_SINGLE.iter().map(|directory| home.join(directory));
+        let profiles = NSS_PROFILES.iter().filter_map(|directory| fs::read_dir(home.join(directory)).ok());
         let profiles = profiles.flatten().flatten().map(|entry| entry.path()).take(PROFILES_MAX);
-        let databases = single.chain(profiles).filter(|folder| folder.join(NSS_FILE).is_file());
-        let outcome = |folder: PathBuf| StoreOutcome {
-            store: format!("the browsers' database {}", folder.display()),
-            result: work(&folder),
+        let databases = single.chain(profiles).filter(|directory| directory.join(NSS_FILE).is_file());
+        let outcome = |directory: PathBuf| StoreOutcome {
+            store: format!("the browsers' database {}", directory.display()),
+            result: work(&directory),
         };
         databases.map(outcome).collect()
     }
@@ -244,14 +249,14 @@ impl TrustStores {
     }
 
     fn program(&self, name: &'static str, packages: &'static str) -> Result<PathBuf, TrustStoreError> {
-        let found = self.path.iter().map(|folder| folder.join(name)).find(|file| file.is_file());
+        let found = self.path.iter().map(|directory| directory.join(name)).find(|file| file.is_file());
         found.ok_or(TrustStoreError::NoProgram(name, packages))
     }
 }
 
-/// Returns the files of a folder that hold this certificate and no other one.
-fn copies(folder: &Path, root: &TrustedRoot) -> Result<Vec<PathBuf>, TrustStoreError> {
-    let entries = fs::read_dir(folder).map_err(|error| fault(folder, error))?;
+/// Returns the files of a directory that hold this certificate and no other one.
+fn copies(directory: &Path, root: &TrustedRoot) -> Result<Vec<PathBuf>, TrustStoreError> {
+    let entries = fs::read_dir(directory).map_err(|error| fault(directory, error))?;
     let is_copy = |file: &PathBuf| {
         let text = fs::read(file).unwrap_or_default();
         pem::chain(&text, "").is_ok_and(|chain| chain == [root.der.clone()])

@@ -29,7 +29,7 @@ pub(crate) fn live(plans: &Plans) -> usize {
 /// The part of a worker's [`Load`] that only an [`Observer`] reads.
 #[derive(Default)]
 pub(crate) struct Observed {
-    /// The kernel's folder of the worker's thread.
+    /// The kernel's directory of the worker's thread.
     thread: OnceLock<PathBuf>,
     /// Connections that were closed, of HTTP/1.1 and of HTTP/2. Only the worker writes them.
     closed: [AtomicU64; 2],

@@ -21,7 +21,7 @@ struct Place(PathBuf);
 impl Place {
     fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        // Not in the target folder, whose path may be longer than a socket's.
+        // Not in the target directory, whose path may be longer than a socket's.
         let name = format!("causeway-{}-{}.sock", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         Self(std::env::temp_dir().join(name))
     }

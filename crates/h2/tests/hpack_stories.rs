@@ -10,9 +10,9 @@ use causeway_h2::hpack::{Decoder, Encoder};
 use hpack::{Fields, decoded, encoded, unhex};
 use serde_json::Value;
 
-/// Reads every story of a folder: for each case the table's size, if given, the block, and its fields.
-fn stories(folder: &Path) -> Vec<(PathBuf, Value)> {
-    let files = std::fs::read_dir(folder).expect("a folder of stories");
+/// Reads every story of a directory: for each case the table's size, if given, the block, and its fields.
+fn stories(directory: &Path) -> Vec<(PathBuf, Value)> {
+    let files = std::fs::read_dir(directory).expect("a directory of stories");
     let mut stories: Vec<_> = files
         .map(|file| file.expect("a file").path())
         .filter(|path| path.extension().is_some_and(|end| end == "json"))
@@ -37,13 +37,13 @@ fn fields(case: &Value) -> Fields {
 fn hpack_stories_round_trip() {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/peer-suite");
     let suite = std::env::var_os("PEER_SUITE").map_or_else(beside, PathBuf::from).join("hpack");
-    let Ok(folders) = std::fs::read_dir(&suite) else {
+    let Ok(directories) = std::fs::read_dir(&suite) else {
         println!("skipped: no stories in ../shared/peer-suite/hpack or $PEER_SUITE/hpack");
         return;
     };
     let (mut story_count, mut blocks) = (0, 0);
-    for folder in folders.map(|folder| folder.expect("a folder").path()).filter(|path| path.is_dir()) {
-        for (path, story) in stories(&folder) {
+    for directory in directories.map(|directory| directory.expect("a directory").path()).filter(|path| path.is_dir()) {
+        for (path, story) in stories(&directory) {
             let (mut theirs, mut ours, mut encoder) = (Decoder::new(4096), Decoder::new(4096), Encoder::new(4096));
             for case in story["cases"].as_array().expect("cases") {
                 let (place, want) = (format!("{} {}", path.display(), case["seqno"]), fields(case));

@@ -11,7 +11,7 @@ use crate::roll::{Cause, RollSpec, Roller};
 
 /// Caddy's defaults.
 pub(crate) const FILE_MODE: u32 = 0o600;
-const FOLDER_MODE: u32 = 0o700;
+const DIRECTORY_MODE: u32 = 0o700;
 /// How long a file that could not be renamed grows beyond its limit before the next attempt.
 const ROLL_AGAIN: Duration = Duration::from_secs(60);
 /// By how much the creation time of a file may precede the clock at most: the kernel reads its own clock once a tick.
@@ -22,27 +22,27 @@ const REPORT_EVERY: Duration = Duration::from_secs(1);
 /// A file as a configuration describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileSpec {
-    /// The path; relative to the working folder.
+    /// The path; relative to the working directory.
     pub path: PathBuf,
     /// Permissions, which an existing file gets too. `None`: those of the file that was rolled; 0600 for the first one.
     pub mode: Option<u32>,
-    /// Permissions of folders that are created.
-    pub folder_mode: FolderMode,
+    /// Permissions of directories that are created.
+    pub directory_mode: DirectoryMode,
     /// `None`: the file is never rolled.
     pub roll: Option<RollSpec>,
 }
 
-/// Permissions of the folders that are created for a file. The process's umask applies.
+/// Permissions of the directories that are created for a file. The process's umask applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum FolderMode {
+pub enum DirectoryMode {
     /// 0700.
     #[default]
     Private,
     /// These permissions.
     Fixed(u32),
-    /// The permissions of the nearest folder that exists.
+    /// The permissions of the nearest directory that exists.
     Inherit,
-    /// The permissions of the file; a user with read permission may also search the folder.
+    /// The permissions of the file; a user with read permission may also search the directory.
     FromFile,
 }
 
@@ -243,9 +243,9 @@ struct OpenedFile {
 }
 
 fn open(spec: &FileSpec) -> io::Result<OpenedFile> {
-    if let Some(folder) = spec.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        let mode = folder_mode(spec, folder);
-        DirBuilder::new().recursive(true).mode(mode).create(folder)?;
+    if let Some(directory) = spec.path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        let mode = directory_mode(spec, directory);
+        DirBuilder::new().recursive(true).mode(mode).create(directory)?;
     }
     let file = OpenOptions::new().append(true).create(true).mode(spec.file_mode()).open(&spec.path)?;
     let metadata = file.metadata()?;
@@ -263,25 +263,25 @@ fn open(spec: &FileSpec) -> io::Result<OpenedFile> {
     })
 }
 
-fn folder_mode(spec: &FileSpec, folder: &Path) -> u32 {
+fn directory_mode(spec: &FileSpec, directory: &Path) -> u32 {
     // A user with read permission may also search.
     let searchable = |mode: u32| mode | (mode & 0o444) >> 2;
-    match spec.folder_mode {
-        FolderMode::Private => FOLDER_MODE,
-        FolderMode::Fixed(mode) => mode,
-        FolderMode::FromFile => searchable(spec.file_mode() & 0o777) | 0o200,
-        FolderMode::Inherit => {
-            let nearest = folder.ancestors().find_map(|folder| {
-                let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-                fs::metadata(folder).ok()
+    match spec.directory_mode {
+        DirectoryMode::Private => DIRECTORY_MODE,
+        DirectoryMode::Fixed(mode) => mode,
+        DirectoryMode::FromFile => searchable(spec.file_mode() & 0o777) | 0o200,
+        DirectoryMode::Inherit => {
+            let nearest = directory.ancestors().find_map(|directory| {
+                let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+                fs::metadata(directory).ok()
             });
-            nearest.map_or(FOLDER_MODE, |metadata| searchable(metadata.permissions().mode() & 0o777))
+            nearest.map_or(DIRECTORY_MODE, |metadata| searchable(metadata.permissions().mode() & 0o777))
         }
     }
 }
 
 /// Returns whether a file that was opened by its path is this user's own regular file, and not reached by a link. A user with write
-/// permission for the folder could otherwise place a link there, and have the attributes of any file changed.
+/// permission for the directory could otherwise place a link there, and have the attributes of any file changed.
 fn is_own(file: &File, path: &Path) -> bool {
     let (Ok(opened), Ok(named)) = (file.metadata(), fs::symlink_metadata(path)) else { return false };
     opened.is_file()
@@ -321,10 +321,10 @@ mod tests {
     use crate::layout::Zone;
     use crate::roll::Compression;
 
-    /// Describes a file that each check finds due, in an empty folder.
+    /// Describes a file that each check finds due, in an empty directory.
     fn due_file(name: &str) -> (PathBuf, FileSpec) {
-        let folder = std::env::temp_dir().join(format!("causeway-log-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
+        let directory = std::env::temp_dir().join(format!("causeway-log-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&directory);
         let roll = RollSpec {
             bytes_max: 1 << 20,
             interval: Some(Duration::ZERO),
@@ -336,8 +336,8 @@ mod tests {
             zone: Zone::Utc,
             stamp: None,
         };
-        let path = folder.join("a.log");
-        (folder, FileSpec { path, mode: None, folder_mode: FolderMode::Private, roll: Some(roll) })
+        let path = directory.join("a.log");
+        (directory, FileSpec { path, mode: None, directory_mode: DirectoryMode::Private, roll: Some(roll) })
     }
 
     fn write(file: &mut LogFile, line: &[u8]) {
@@ -349,7 +349,7 @@ mod tests {
     // The overlap of an upgrade: the file is rolled once, and the lines that were written since stay in the new file.
     #[test]
     fn two_processes_roll_a_file_once() {
-        let (folder, spec) = due_file("twice");
+        let (directory, spec) = due_file("twice");
         let path = spec.path.clone();
         for has_idle_successor in [false, true] {
             let mut processes = [LogFile::open(spec.clone()).unwrap(), LogFile::open(spec.clone()).unwrap()];
@@ -367,8 +367,8 @@ mod tests {
             let is_expected = fs::read(&path).unwrap();
             new.roll_if_due();
             assert_eq!(fs::read(&path).unwrap(), is_expected, "idle: {has_idle_successor}");
-            assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "idle: {has_idle_successor}");
-            fs::remove_dir_all(&folder).unwrap();
+            assert_eq!(fs::read_dir(&directory).unwrap().count(), 2, "idle: {has_idle_successor}");
+            fs::remove_dir_all(&directory).unwrap();
         }
     }
 
@@ -376,23 +376,23 @@ mod tests {
     #[test]
     fn a_file_that_is_no_longer_at_the_path_is_not_rolled() {
         for cause in [Cause::Size, Cause::Time] {
-            let (folder, spec) = due_file("moment");
+            let (directory, spec) = due_file("moment");
             let mut file = LogFile::open(spec.clone()).unwrap();
             write(&mut file, b"before\n");
-            fs::rename(&spec.path, folder.join("rolled")).unwrap();
+            fs::rename(&spec.path, directory.join("rolled")).unwrap();
             fs::write(&spec.path, b"of another process\n").unwrap();
             file.roll(cause);
             write(&mut file, b"after\n");
             assert_eq!(fs::read_to_string(&spec.path).unwrap(), "of another process\nafter\n", "{cause:?}");
-            assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "{cause:?}");
-            fs::remove_dir_all(&folder).unwrap();
+            assert_eq!(fs::read_dir(&directory).unwrap().count(), 2, "{cause:?}");
+            fs::remove_dir_all(&directory).unwrap();
         }
     }
 
     // A full disk leaves no part of a line, also after another program has truncated the file.
     #[test]
     fn a_truncated_file_has_whole_lines() {
-        let (folder, spec) = due_file("truncated");
+        let (directory, spec) = due_file("truncated");
         let mut file = LogFile::open(FileSpec { roll: None, ..spec }).unwrap();
         write(&mut file, b"before\n");
         File::create(&file.spec.path).unwrap();
@@ -401,33 +401,33 @@ mod tests {
         file.cut(0, 3);
         write(&mut file, b"with room\n");
         assert_eq!(fs::read_to_string(&file.spec.path).unwrap(), "after\nwith room\n");
-        fs::remove_dir_all(&folder).unwrap();
+        fs::remove_dir_all(&directory).unwrap();
     }
 
     // A clock that was ahead when the file was created does not end the rolling.
     #[test]
     fn a_file_from_the_future_is_rolled() {
-        let (folder, spec) = due_file("future");
+        let (directory, spec) = due_file("future");
         let mut file = LogFile::open(spec.clone()).unwrap();
         write(&mut file, b"before\n");
         file.created_at = SystemTime::now() + Duration::from_secs(24 * 3600);
         file.roll_if_due();
         assert_eq!(fs::read(&spec.path).unwrap(), b"");
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
-        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 2);
+        fs::remove_dir_all(&directory).unwrap();
     }
 
     // Some file systems do not know when a file was created: the time of the first opening stays that of the same file.
     #[test]
     fn a_file_that_is_opened_again_keeps_its_age() {
-        let (folder, spec) = due_file("age");
+        let (directory, spec) = due_file("age");
         let mut file = LogFile::open(spec.clone()).unwrap();
         file.created_at = SystemTime::UNIX_EPOCH;
         file.reopen();
         assert_eq!(file.created_at, SystemTime::UNIX_EPOCH);
-        fs::rename(&spec.path, folder.join("moved")).unwrap();
+        fs::rename(&spec.path, directory.join("moved")).unwrap();
         file.reopen();
         assert_ne!(file.created_at, SystemTime::UNIX_EPOCH);
-        fs::remove_dir_all(&folder).unwrap();
+        fs::remove_dir_all(&directory).unwrap();
     }
 }

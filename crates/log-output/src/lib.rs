@@ -18,7 +18,7 @@ mod queue;
 mod roll;
 mod writer;
 
-pub use file::{FileSpec, FolderMode};
+pub use file::{DirectoryMode, FileSpec};
 pub use layout::{TimeLayout, Zone};
 pub use net::{NetSpec, Network};
 pub use output::{

@@ -168,9 +168,9 @@ impl OutputSpec {
             Self::File(file) => {
                 let path = std::path::absolute(&file.path).unwrap_or_else(|_| file.path.clone());
                 // Two spellings of a path, or a symbolic link, are one file.
-                let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
-                let path = match (folder, path.file_name()) {
-                    (Some(folder), Some(name)) => folder.join(name),
+                let directory = path.parent().and_then(|directory| directory.canonicalize().ok());
+                let path = match (directory, path.file_name()) {
+                    (Some(directory), Some(name)) => directory.join(name),
                     _ => path,
                 };
                 format!("file {}", path.display())
@@ -226,7 +226,7 @@ impl Output {
         let output = Arc::new(Self::start(spec, sink)?);
         let mut outputs = lock(&OUTPUTS);
         outputs.retain(|_, output| output.strong_count() > 0);
-        // The file exists now, so that its folder has a canonical name.
+        // The file exists now, so that its directory has a canonical name.
         outputs.insert(spec.key(), Arc::downgrade(&output));
         Ok(output)
     }

@@ -244,16 +244,16 @@ fn sweep(path: &Path, spec: &RollSpec) {
 /// Returns the rolled files of `path`, each with the time of its last line. Another log's file may begin with the same stem.
 fn rolled(path: &Path, stamp: &StampLayout) -> Vec<(SystemTime, PathBuf)> {
     let (stem, extension) = parts(path);
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let is_rolled = |name: &str| {
         let rest = name.strip_prefix(&stem).and_then(|rest| rest.strip_prefix('-'))?;
         let rest = ENDINGS.iter().find_map(|ending| rest.strip_suffix(ending)).unwrap_or(rest);
         stamp.is_rolled(rest.strip_suffix(&extension)?).then_some(())
     };
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     entries
         .filter_map(Result::ok)
-        // A link could lead to a file of another folder, and opening a FIFO could block.
+        // A link could lead to a file of another directory, and opening a FIFO could block.
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
         .filter(|entry| is_rolled(&entry.file_name().to_string_lossy()).is_some())
         .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
@@ -370,12 +370,12 @@ mod tests {
 
     use super::*;
 
-    /// Creates an empty folder.
-    fn new_folder(test: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("causeway-log-{test}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).unwrap();
-        folder
+    /// Creates an empty directory.
+    fn new_directory(test: &str) -> PathBuf {
+        let directory = std::env::temp_dir().join(format!("causeway-log-{test}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir_all(&directory).unwrap();
+        directory
     }
 
     fn decompressed(path: &Path) -> String {
@@ -460,8 +460,8 @@ mod tests {
     // has left unfinished is written again.
     #[test]
     fn a_file_is_compressed_once() {
-        let folder = new_folder("part");
-        let (path, part) = (folder.join("a.log"), folder.join("a.log.part"));
+        let directory = new_directory("part");
+        let (path, part) = (directory.join("a.log"), directory.join("a.log.part"));
         let text = "the lines of the log\n".repeat(1000);
         fs::write(&path, &text).unwrap();
         let sweep = || compress(&path, SystemTime::now(), Compression::Gzip);
@@ -473,56 +473,56 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
         drop(other);
         sweep().unwrap();
-        assert_eq!(decompressed(&folder.join("a.log.gz")), text);
+        assert_eq!(decompressed(&directory.join("a.log.gz")), text);
         // Another process has found the file before it was replaced.
         sweep().unwrap();
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
-        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+        fs::remove_dir_all(&directory).unwrap();
     }
 
     // A compressed file beside the original may be one that another program left unfinished, so it does not count.
     #[test]
     fn an_original_is_compressed_over_an_older_file() {
-        let folder = new_folder("done");
-        let (path, done) = (folder.join("a.log"), folder.join("a.log.gz"));
+        let directory = new_directory("done");
+        let (path, done) = (directory.join("a.log"), directory.join("a.log.gz"));
         fs::write(&path, "the lines of the log").unwrap();
         fs::write(&done, "").unwrap();
         compress(&path, SystemTime::now(), Compression::Gzip).unwrap();
         assert_eq!(decompressed(&done), "the lines of the log");
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
         // Another process has compressed and removed the original.
         compress(&path, SystemTime::now(), Compression::Gzip).unwrap();
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
-        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+        fs::remove_dir_all(&directory).unwrap();
     }
 
     // An unfinished file is removed with its log file, but not while another process has the lock.
     #[test]
     fn an_abandoned_file_is_removed() {
-        let folder = new_folder("abandoned");
-        let part = folder.join("a.log.part");
+        let directory = new_directory("abandoned");
+        let part = directory.join("a.log.part");
         let other = lock_unfinished(&part).unwrap().unwrap();
         remove_abandoned(&part);
         assert!(part.exists());
         drop(other);
         remove_abandoned(&part);
         assert!(!part.exists());
-        fs::remove_dir_all(&folder).unwrap();
+        fs::remove_dir_all(&directory).unwrap();
     }
 
-    // A user with write permission for the folder must not gain access to files elsewhere by a link, a FIFO or a file of that user.
+    // A user with write permission for the directory must not gain access to files elsewhere by a link, a FIFO or a file of that user.
     #[test]
     fn links_are_not_followed() {
-        let folder = new_folder("links");
-        let (path, part, victim) = (folder.join("a.log"), folder.join("a.log.part"), folder.join("victim"));
+        let directory = new_directory("links");
+        let (path, part, victim) = (directory.join("a.log"), directory.join("a.log.part"), directory.join("victim"));
         fs::write(&path, "the lines of the log").unwrap();
         fs::write(&victim, "another file").unwrap();
-        for target in [&victim, &folder.join("absent")] {
+        for target in [&victim, &directory.join("absent")] {
             std::os::unix::fs::symlink(target, &part).unwrap();
             compress(&path, SystemTime::now(), Compression::Gzip).unwrap();
             assert_eq!(fs::read_to_string(&victim).unwrap(), "another file");
-            assert!(!folder.join("absent").exists());
-            assert_eq!(decompressed(&folder.join("a.log.gz")), "the lines of the log");
+            assert!(!directory.join("absent").exists());
+            assert_eq!(decompressed(&directory.join("a.log.gz")), "the lines of the log");
             fs::write(&path, "the lines of the log").unwrap();
         }
         rustix::fs::mknodat(rustix::fs::CWD, &part, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
@@ -535,14 +535,14 @@ mod tests {
         assert_eq!(planted.read(&mut [0; 1]).unwrap(), 0);
         std::os::unix::fs::symlink(&victim, &path).unwrap();
         assert!(compress(&path, SystemTime::now(), Compression::Gzip).is_err());
-        fs::remove_dir_all(&folder).unwrap();
+        fs::remove_dir_all(&directory).unwrap();
     }
 
     // Two processes may choose the same name at the same time.
     #[test]
     fn a_rolled_file_is_not_overwritten() {
-        let folder = new_folder("taken");
-        let (path, taken) = (folder.join("a.log"), folder.join("a-size.log"));
+        let directory = new_directory("taken");
+        let (path, taken) = (directory.join("a.log"), directory.join("a-size.log"));
         fs::write(&path, "ours").unwrap();
         fs::write(&taken, "another's").unwrap();
         assert_eq!(rename_new(&path, &taken).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
@@ -550,6 +550,6 @@ mod tests {
         fs::remove_file(&taken).unwrap();
         rename_new(&path, &taken).unwrap();
         assert_eq!(fs::read_to_string(&taken).unwrap(), "ours");
-        fs::remove_dir_all(&folder).unwrap();
+        fs::remove_dir_all(&directory).unwrap();
     }
 }

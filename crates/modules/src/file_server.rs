@@ -1,4 +1,4 @@
-//! `file_server`: serves files below a root, and listings of folders.
+//! `file_server`: serves files below a root, and listings of directories.
 //!
 //! In reading order:
 //! - `locate`: maps a request's path to a path of the file system; decides which files are hidden
@@ -8,7 +8,7 @@
 //! - `precompressed`: selects one of a file's compressed variants by the request's Accept-Encoding
 //! - `generated`: variants that the server makes itself
 //! - `mime`: media types by file extension
-//! - `browse`: listings of folders
+//! - `browse`: listings of directories
 //!
 //! A cached file that was looked up within the last second is served without an allocation, and from memory also
 //! without a system call. `fresh` describes how long cached values are used.
@@ -140,7 +140,7 @@ pub(crate) fn refuse_fs(fs: &str, build: &Build<'_>) -> Result<(), BuildError> {
 
 /// The configured root, or by default the variable that the `root` directive sets.
 pub(crate) fn root(written: Option<&str>, build: &mut Build<'_>) -> Template {
-    build.template_of_folder(written.filter(|root| !root.is_empty()).unwrap_or("{http.vars.root}"))
+    build.template_of_directory(written.filter(|root| !root.is_empty()).unwrap_or("{http.vars.root}"))
 }
 
 impl Handler for FileServer {
@@ -179,8 +179,8 @@ impl Handler for FileServer {
 #[derive(Clone)]
 enum LookupOutcome {
     File(Rc<FileEntry>),
-    /// A folder without an index.
-    Folder,
+    /// A directory without an index.
+    Directory,
     Missing,
     Failed(Fault),
 }
@@ -214,7 +214,7 @@ fn look_up(plan: &Arc<FileServerPlan>, cx: &mut Context, file_path: FilePath, at
         // This request may have joined a lookup that read the file before the latest change.
         Ok(LookupOutcome::File(entry)) if entry.has_changed() => revalidate(&plan, cx, file_path, entry, None),
         // A file that appears must be served at once.
-        Ok(outcome @ (LookupOutcome::Missing | LookupOutcome::Folder)) if may_be_older => {
+        Ok(outcome @ (LookupOutcome::Missing | LookupOutcome::Directory)) if may_be_older => {
             look_up(&plan, cx, file_path, Attempt::Second(outcome))
         }
         Ok(outcome) => act(&plan, cx, file_path, outcome),
@@ -273,7 +273,7 @@ fn store_lookup(
             files.put(file_path.key(), Rc::clone(&entry), began);
             return LookupOutcome::File(entry);
         }
-        (DiskLookup::Folder, _) => LookupOutcome::Folder,
+        (DiskLookup::Directory, _) => LookupOutcome::Directory,
         (DiskLookup::Failed(fault), _) => LookupOutcome::Failed(fault),
         (DiskLookup::Missing | DiskLookup::Unchanged, _) => LookupOutcome::Missing,
     };
@@ -285,7 +285,7 @@ fn store_lookup(
 fn act(plan: &Arc<FileServerPlan>, cx: &mut Context, file_path: FilePath, outcome: LookupOutcome) -> Step {
     match outcome {
         LookupOutcome::File(entry) => answer::respond(plan, cx, &entry),
-        LookupOutcome::Folder => browse::folder(plan, cx, file_path),
+        LookupOutcome::Directory => browse::directory(plan, cx, file_path),
         LookupOutcome::Missing => missing(plan),
         LookupOutcome::Failed(fault) => failed(cx, fault),
     }

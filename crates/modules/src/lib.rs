@@ -16,7 +16,7 @@
 //! - [`trace`]: spans of requests, for OpenTelemetry
 //! - [`logs`]: the logs that these records and the server's own messages go to
 //! - [`subroute`], [`invoke`]: routes within a route
-//! - [`file_server`]: files and listings of folders
+//! - [`file_server`]: files and listings of directories
 //! - [`intercept`]: routes for responses of later handlers
 //! - [`reverse_proxy`]: requests forwarded to upstream servers
 //! - [`httpgrpc`]: HTTP requests carried in gRPC messages

@@ -65,7 +65,7 @@ struct TemplatesConfig {
 
 /// The compiled handler.
 pub(crate) struct TemplatesPlan {
-    /// The folder of files that templates read.
+    /// The directory of files that templates read.
     root: Template,
     types: Box<[Box<str>]>,
     /// The delimiters of actions; empty ones are Go's.
@@ -99,7 +99,7 @@ pub fn make(value: &serde_json::Value, build: &mut Build<'_>) -> Result<Box<dyn 
         Some(types) => types.into_iter().map(Into::into).collect(),
         None => TYPES.map(Into::into).into(),
     };
-    let root = build.template_of_folder(root);
+    let root = build.template_of_directory(root);
     let placeholders = build.family("");
     let (log, log_encoded) = (LogLimit::new(), LogLimit::new());
     Ok(Box::new(Templates(Arc::new(TemplatesPlan { root, types, delimiters, placeholders, log, log_encoded }))))
@@ -185,7 +185,7 @@ pub(crate) trait DotFields: Send + Sync {
 }
 
 /// Responds with the output of a template that is not another handler's response, such as a page for listings. `text`
-/// is the template, or why there is none; `root` is the folder of files that it reads.
+/// is the template, or why there is none; `root` is the directory of files that it reads.
 pub(crate) fn page(
     cx: &mut Context,
     plan: &Arc<TemplatesPlan>,

@@ -34,12 +34,12 @@ fn check(routes: &Value, requests: &[Request], status: u16) {
 
 #[test]
 fn a_cached_file_costs_no_allocation() {
-    let folder = std::env::temp_dir().join(format!("causeway-allocations-{}", std::process::id()));
-    std::fs::create_dir_all(folder.join("d")).expect("a folder");
-    std::fs::write(folder.join("d/index.html"), vec![b'x'; 60_000]).expect("a file");
-    std::fs::write(folder.join("big.bin"), vec![b'x'; 600_000]).expect("a file");
+    let directory = std::env::temp_dir().join(format!("causeway-allocations-{}", std::process::id()));
+    std::fs::create_dir_all(directory.join("d")).expect("a directory");
+    std::fs::write(directory.join("d/index.html"), vec![b'x'; 60_000]).expect("a file");
+    std::fs::write(directory.join("big.bin"), vec![b'x'; 600_000]).expect("a file");
     let server = json!({ "handler": "file_server", "root": "{http.vars.root}", "hide": ["Caddyfile"] });
-    let routes = json!([{ "handle": [{ "handler": "vars", "root": folder }, server] }]);
+    let routes = json!([{ "handle": [{ "handler": "vars", "root": directory }, server] }]);
     let whole = ["/d/", "/d/index.html", "/big.bin", "/x/../d/?a=b", "/%64/"].map(Request::get);
     check(&routes, &whole, 200);
     let mut kit = Kit::new(&registry(), &routes);
@@ -48,21 +48,21 @@ fn a_cached_file_costs_no_allocation() {
     let date = kit.send(&Request::get("/d/")).field("last-modified").expect("a date").to_owned();
     check(&routes, &[Request::get("/d/").field("If-Modified-Since", date)], 304);
     check(&routes, &["/d/", "/big.bin"].map(|target| Request::get(target).field("Range", "bytes=5-70")), 206);
-    std::fs::remove_dir_all(&folder).expect("it was made here");
+    std::fs::remove_dir_all(&directory).expect("it was made here");
 }
 
 #[test]
 fn compressed_versions_and_live_names_cost_no_allocation() {
-    let folder = std::env::temp_dir().join(format!("causeway-allocations-versions-{}", std::process::id()));
-    std::fs::create_dir_all(folder.join("d")).expect("a folder");
+    let directory = std::env::temp_dir().join(format!("causeway-allocations-versions-{}", std::process::id()));
+    std::fs::create_dir_all(directory.join("d")).expect("a directory");
     for (name, len) in
         [("a.js", 60_000), ("a.js.br", 20_000), ("a.js.gz", 30_000), ("big.js", 600_000), ("big.js.gz", 200_000)]
     {
-        std::fs::write(folder.join(name), vec![b'x'; len]).expect("a file");
+        std::fs::write(directory.join(name), vec![b'x'; len]).expect("a file");
     }
-    std::fs::write(folder.join("a.js.gz.md5"), "\"tag\"").expect("a file");
+    std::fs::write(directory.join("a.js.gz.md5"), "\"tag\"").expect("a file");
     let server = json!({
-        "handler": "file_server", "root": folder, "hide": ["{http.request.host}"], "index_names": ["{http.request.host}.html"],
+        "handler": "file_server", "root": directory, "hide": ["{http.request.host}"], "index_names": ["{http.request.host}.html"],
         "precompressed": { "br": {}, "zstd": {}, "gzip": {} }, "precompressed_order": ["br", "zstd", "gzip"],
         "etag_file_extensions": [".md5"],
     });
@@ -72,16 +72,16 @@ fn compressed_versions_and_live_names_cost_no_allocation() {
         [get("/a.js", "gzip, deflate, br"), get("/a.js", "zstd, gzip;q=0.5"), get("/a.js", ""), get("/big.js", "gzip")];
     check(&routes, &requests, 200);
     check(&routes, &[get("/a.js", "gzip").field("If-None-Match", "\"tag\"")], 304);
-    std::fs::remove_dir_all(&folder).expect("it was made here");
+    std::fs::remove_dir_all(&directory).expect("it was made here");
 }
 
 // `precompress`: once the variants are made, choosing and sending one, or a 304 for its tag, allocates nothing.
 #[test]
 fn variants_that_the_server_made_cost_no_allocation() {
-    let folder = std::env::temp_dir().join(format!("causeway-allocations-made-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    std::fs::write(folder.join("a.js"), "let x = 1;\n".repeat(1000)).expect("a file");
-    let server = json!({ "handler": "file_server", "root": folder, "precompress": ["br", "zstd", "gzip"] });
+    let directory = std::env::temp_dir().join(format!("causeway-allocations-made-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("a directory");
+    std::fs::write(directory.join("a.js"), "let x = 1;\n".repeat(1000)).expect("a file");
+    let server = json!({ "handler": "file_server", "root": directory, "precompress": ["br", "zstd", "gzip"] });
     let mut kit = Kit::new(&registry(), &json!([{ "handle": [server] }]));
     let get = |accept: &str| Request::get("/a.js").field("Accept-Encoding", accept);
     for coding in ["br", "zstd", "gzip"] {
@@ -106,18 +106,18 @@ fn variants_that_the_server_made_cost_no_allocation() {
         let count = allocations_during(|| (0..1000).for_each(|_| kit.run(request)));
         assert_eq!((count, kit.worker().jobs_seen()), (0, jobs), "{index}");
     }
-    std::fs::remove_dir_all(&folder).expect("it was made here");
+    std::fs::remove_dir_all(&directory).expect("it was made here");
 }
 
 // `try_files`: the worker's cache decides, without an allocation or an access to the file system.
 #[test]
 fn trying_files_costs_no_allocation() {
-    let folder = std::env::temp_dir().join(format!("causeway-allocations-tries-{}", std::process::id()));
-    std::fs::create_dir_all(folder.join("docs")).expect("a folder");
+    let directory = std::env::temp_dir().join(format!("causeway-allocations-tries-{}", std::process::id()));
+    std::fs::create_dir_all(directory.join("docs")).expect("a directory");
     for name in ["index.html", "a.txt", "page.html", "docs/a.md", "docs/b.md", "index.php"] {
-        std::fs::write(folder.join(name), name).expect("a file");
+        std::fs::write(directory.join(name), name).expect("a file");
     }
-    let vars = json!({ "handler": "vars", "root": folder });
+    let vars = json!({ "handler": "vars", "root": directory });
     let path = "{http.request.uri.path}";
     let routes = |matchers: Value, rewrite: Option<&str>| {
         let mut handle = vec![];
@@ -159,7 +159,7 @@ fn trying_files_costs_no_allocation() {
     let tries = json!([{ "file": { "try_files": [path, html, "/index.html"] } }]);
     let plain = count(&routes(json!([{ "method": ["GET"] }]), Some("/index.html")));
     assert_eq!(count(&routes(tries, Some("{http.matchers.file.relative}"))), plain);
-    std::fs::remove_dir_all(&folder).expect("it was made here");
+    std::fs::remove_dir_all(&directory).expect("it was made here");
 }
 
 #[test]

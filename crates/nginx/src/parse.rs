@@ -91,20 +91,20 @@ enum Lexeme {
     Semicolon,
 }
 
-/// Parses a configuration with all files that it includes. Relative paths of `include` are relative to the folder of `name`, or else to the
-/// one around it. A file of nginx's packages that is absent has its standard content.
+/// Parses a configuration with all files that it includes. Relative paths of `include` are relative to the directory of `name`, or else to
+/// the one around it. A file of nginx's packages that is absent has its standard content.
 pub(crate) fn parse(text: &str, name: &str, files: &dyn Files) -> Result<Vec<Directive>, SyntaxError> {
-    let mut parser = Parser { files, folder: folder_of(name).to_owned(), count: 0 };
+    let mut parser = Parser { files, directory: directory_of(name).to_owned(), count: 0 };
     parser.file(text, name, 0)
 }
 
-fn folder_of(name: &str) -> &str {
+fn directory_of(name: &str) -> &str {
     name.rfind('/').map_or("", |end| &name[..=end])
 }
 
 struct Parser<'a> {
     files: &'a dyn Files,
-    folder: String,
+    directory: String,
     count: usize,
 }
 
@@ -208,19 +208,19 @@ impl Parser<'_> {
             let message = format!("found more than {INCLUDE_DEPTH_MAX} files that include each other: is it a cycle?");
             return Err(error(message));
         }
-        // Of a file in `sites-available`, nginx's own folder is the one around.
-        let folders = match pattern.starts_with('/') {
+        // Of a file in `sites-available`, nginx's own directory is the one around.
+        let directories = match pattern.starts_with('/') {
             true => vec![""],
-            false => vec![&*self.folder, folder_of(self.folder.trim_end_matches('/'))],
+            false => vec![&*self.directory, directory_of(self.directory.trim_end_matches('/'))],
         };
-        let places = folders.iter().map(|folder| format!("{folder}{pattern}"));
+        let places = directories.iter().map(|directory| format!("{directory}{pattern}"));
         let files = if pattern.contains(['*', '?', '[']) {
             let found = places.map(|pattern| self.files.glob(&pattern)).find(|found| !found.is_empty());
             let read = |path: String| self.files.read(&path).map(|text| (path, text));
             found.into_iter().flatten().map(read).collect::<Result<Vec<_>, _>>()
         } else {
             let mut read = places.map(|path| self.files.read(&path).map(|text| (path, text)));
-            let first = read.next().expect("at least one folder");
+            let first = read.next().expect("at least one directory");
             first.or_else(|reason| read.find_map(Result::ok).ok_or(reason)).map(|file| vec![file])
         };
         let mut included = Vec::new();
@@ -229,9 +229,9 @@ impl Parser<'_> {
                 let words = vec![format!("{pattern} is absent: it has the content of nginx's packages")];
                 let place = directive.place.clone();
                 included.push(Directive { name: "#".into(), arguments: words, block: None, place });
-                vec![(format!("{}{pattern}", folders[0]), text.to_owned())]
+                vec![(format!("{}{pattern}", directories[0]), text.to_owned())]
             }
-            (files, _) => files.map_err(|reason| error(format!("include {}{pattern}: {reason}", folders[0])))?,
+            (files, _) => files.map_err(|reason| error(format!("include {}{pattern}: {reason}", directories[0])))?,
         };
         for (path, text) in files {
             let mut directives = self.file(&text, &path, depth + 1)?;
@@ -412,7 +412,7 @@ mod tests {
             ("\ninclude two;", 3),
         ] {
             let parsed = |room: usize| {
-                let mut parser = Parser { files: &files, folder: String::new(), count: DIRECTIVES_MAX - room };
+                let mut parser = Parser { files: &files, directory: String::new(), count: DIRECTIVES_MAX - room };
                 parser.file(text, "n", 0).map_err(|error| error.to_string())
             };
             assert!(parsed(lines).is_ok(), "{text}");
@@ -429,7 +429,7 @@ mod tests {
         assert_eq!(names, ["c/a.conf:1 x", "c/b.conf:1 y", "c/nginx.conf:2 z"]);
     }
 
-    // A file of `sites-available` is written for the folder around it; a copy may lack the files of nginx's packages.
+    // A file of `sites-available` is written for the directory around it; a copy may lack the files of nginx's packages.
     #[test]
     fn included_files_of_nginx_itself() {
         let parsed = |name: &str, files: &[(&'static str, &'static str)], text: &str| {

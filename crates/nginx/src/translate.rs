@@ -6,7 +6,7 @@
 //! - `listens`, `hosts`: the addresses and names of a server
 //! - `locations`: the order of locations, and the rules after which nginx chooses one again
 //! - `path_case`: whether the matchers of paths may ignore case
-//! - `folders`: the redirect to a folder's slash, and its index
+//! - `directories`: the redirect to a directory's slash, and its index
 //! - `rules`: `rewrite`, `set` and `return`
 //! - `conditions`: `if`
 //! - `raw_uri`: rules that remove a prefix from the URI as the client sent it
@@ -33,10 +33,10 @@ mod cache;
 mod conditions;
 mod connections;
 mod content;
+mod directories;
 mod error_pages;
 mod fastcgi;
 mod fields;
-mod folders;
 mod geo;
 mod hosts;
 mod listens;

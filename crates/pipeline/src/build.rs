@@ -212,7 +212,7 @@ pub struct Build<'r> {
     uncounted: &'static [&'static str],
     /// `None`: sources of trusted certificates outside the configuration are refused.
     trust_reader: Option<TrustReader<'r>>,
-    /// Files and folders of the server itself.
+    /// Files and directories of the server itself.
     own_files: Vec<PathBuf>,
     /// Warnings about accepted settings, each once.
     warnings: Vec<String>,
@@ -350,9 +350,9 @@ impl<'r> Build<'r> {
         Template::compile(source, Unknown::Written, self)
     }
 
-    /// Compiles the path of a folder; a placeholder that is unknown or empty renders as `.`, the current folder.
-    pub fn template_of_folder(&mut self, source: &str) -> Template {
-        Template::compile(source, Unknown::Folder, self)
+    /// Compiles the path of a directory; a placeholder that is unknown or empty renders as `.`, the current directory.
+    pub fn template_of_directory(&mut self, source: &str) -> Template {
+        Template::compile(source, Unknown::Directory, self)
     }
 
     /// Replaces the placeholders whose values are known at load (environment, files, system). A text with any other placeholder is returned
@@ -436,12 +436,12 @@ impl<'r> Build<'r> {
         self.trust_reader = Some(read);
     }
 
-    /// Sets the files and folders of the server itself, such as those of private keys, which no file server may serve.
+    /// Sets the files and directories of the server itself, such as those of private keys, which no file server may serve.
     pub fn set_own_files(&mut self, paths: Vec<PathBuf>) {
         self.own_files = paths;
     }
 
-    /// Returns the files and folders that no file server may serve, even if they are below its root.
+    /// Returns the files and directories that no file server may serve, even if they are below its root.
     pub fn own_files(&self) -> &[PathBuf] {
         &self.own_files
     }

@@ -35,7 +35,7 @@ pub(crate) enum Unknown {
     /// As its text in the configuration.
     Written,
     /// As `.`, also if its value is empty.
-    Folder,
+    Directory,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,13 +90,13 @@ impl Template {
             }
             rest = &tail[end + 1..];
             let means = match found {
-                Some(CompiledName::Text(text)) if text.is_empty() && unknown == Unknown::Folder => {
+                Some(CompiledName::Text(text)) if text.is_empty() && unknown == Unknown::Directory => {
                     Meaning::Known(".".into())
                 }
                 Some(CompiledName::Text(text)) => Meaning::Known(text.into()),
                 Some(CompiledName::Placeholder(id)) => Meaning::Placeholder(id),
                 None if is_name(name) => Meaning::Slot(build.slot(name)),
-                None if unknown == Unknown::Folder => Meaning::Known(".".into()),
+                None if unknown == Unknown::Directory => Meaning::Known(".".into()),
                 None => continue,
             };
             pieces.push(Piece::Placeholder { means, written: tail[..=end].into() });
@@ -121,7 +121,7 @@ impl Template {
             Piece::Placeholder { written, .. } => match self.unknown {
                 Unknown::Empty => "",
                 Unknown::Written => written,
-                Unknown::Folder => ".",
+                Unknown::Directory => ".",
             },
         });
         texts.collect()
@@ -149,7 +149,7 @@ impl Template {
                 out.extend_from_slice(written.as_bytes());
                 return false;
             }
-            Unknown::Folder if out.len() == start => out.push(b'.'),
+            Unknown::Directory if out.len() == start => out.push(b'.'),
             _ => {}
         }
         true

@@ -25,8 +25,8 @@ fn curl(arguments: &[&str]) -> String {
 
 #[test]
 fn each_example_has_a_test() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
-    let mut names: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
+    let mut names: Vec<_> = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["axum_router.rs", "bare_service.rs", "grpc_greeter"]);
 }

@@ -30,9 +30,9 @@ fn router() -> Router {
 // The file has the requested permissions, and is removed at the end.
 #[test]
 fn unix_socket() {
-    let folder = std::env::temp_dir().join(format!("tower-edge-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let path = folder.join("app.sock");
+    let directory = std::env::temp_dir().join(format!("tower-edge-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let path = directory.join("app.sock");
     let server = Server::builder().listen_unix(&path, 0o660).workers(2).with_connect_info();
     let running = server.start(router()).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
@@ -41,7 +41,7 @@ fn unix_socket() {
     assert_eq!(TestClient::with(stream).get("/").text(), "no address");
     drop(running);
     assert!(!path.exists());
-    std::fs::remove_dir(&folder).unwrap();
+    std::fs::remove_dir(&directory).unwrap();
 }
 
 #[test]

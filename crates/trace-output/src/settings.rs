@@ -436,13 +436,13 @@ fn client_certificate(
 }
 
 fn endpoint(signal: Signal, environment: &Variables<'_>, protocol: ExportProtocol) -> Result<String, SettingError> {
-    let (variables, folder) = (signal.variables(), signal.path());
+    let (variables, directory) = (signal.variables(), signal.path());
     let special = variables.endpoint;
     let found = environment.either(special, "OTEL_EXPORTER_OTLP_ENDPOINT");
     let Some((variable, mut url)) = found else {
         return Ok(match protocol {
             ExportProtocol::Grpc => "http://localhost:4317".into(),
-            ExportProtocol::Http => format!("http://localhost:4318{folder}"),
+            ExportProtocol::Http => format!("http://localhost:4318{directory}"),
         });
     };
     // OTLP exporter, "Configuration Options": gRPC also accepts an endpoint without a scheme, which is secure unless a
@@ -471,11 +471,11 @@ fn endpoint(signal: Signal, environment: &Variables<'_>, protocol: ExportProtoco
             _ => Err(refuse(variable, url, "a URL without a path, because the protocol is 'grpc'")),
         };
     }
-    // The general endpoint is a folder; the one of the signal is used as it is.
+    // The general endpoint is a directory; the one of the signal is used as it is.
     Ok(match (variable == special, path) {
         (true, "") => format!("{url}/"),
         (true, _) => url,
-        (false, _) => format!("{}{folder}", url.trim_end_matches('/')),
+        (false, _) => format!("{}{directory}", url.trim_end_matches('/')),
     })
 }
 

@@ -119,7 +119,7 @@ impl Grammar<'_> {
     }
 
     fn site(&mut self) -> Vec<ConfigLine> {
-        // Always set a root: the servers run in different folders.
+        // Always set a root: the servers run in different directories.
         let mut lines = vec![ConfigLine::new(self.random.pick(&[
             "root * <root>",
             "root <root>",

@@ -43,15 +43,15 @@ impl ServerPair {
             None => tools::go_built(stage, house, "caddy", "caddy", PACKAGE)?,
         };
         let causeway = binary(stage, house)?;
-        let folder = house.scratch("differential")?;
-        let root = folder.join("root");
-        std::fs::create_dir(&root).context("cannot make the folder of files")?;
+        let directory = house.scratch("differential")?;
+        let root = directory.join("root");
+        std::fs::create_dir(&root).context("cannot make the directory of files")?;
         tree::plant(&root)?;
         let origin = origin::start()?;
         let mut taken = vec![origin];
         let mut pair = Self {
-            caddy: Contestant::start("caddy", &caddy, &folder, origin, &mut taken)?,
-            causeway: Contestant::start("causeway", &causeway, &folder, origin, &mut taken)?,
+            caddy: Contestant::start("caddy", &caddy, &directory, origin, &mut taken)?,
+            causeway: Contestant::start("causeway", &causeway, &directory, origin, &mut taken)?,
         };
         pair.learn_tag()?;
         Ok(pair)
@@ -75,7 +75,7 @@ impl Contestant {
     fn start(
         name: &'static str,
         program: &Path,
-        folder: &Path,
+        directory: &Path,
         origin: u16,
         taken: &mut Vec<u16>,
     ) -> anyhow::Result<Self> {
@@ -94,7 +94,7 @@ impl Contestant {
         let mut ports = [port()?, port()?, port()?];
         // Both servers number a configuration's listeners by ascending port.
         ports.sort_unstable();
-        let root = folder.join("root").display().to_string();
+        let root = directory.join("root").display().to_string();
         let mut texts = Texts::new([
             ("<admin>".to_owned(), admin.to_string()),
             ("<origin>".to_owned(), origin.to_string()),
@@ -105,7 +105,7 @@ impl Contestant {
         }
 
         // Each server has a home of its own, so that neither reads the other one's saved state.
-        let home = folder.join(name);
+        let home = directory.join(name);
         std::fs::create_dir(&home).with_context(|| format!("cannot make {}", home.display()))?;
         let start = format!("{{\n\tadmin localhost:{admin}\n\tpersist_config off\n}}\n");
         std::fs::write(home.join("Caddyfile"), start)?;

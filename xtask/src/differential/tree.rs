@@ -1,4 +1,4 @@
-//! The files that both servers serve: names with blanks, percent signs and dots, hidden files, folders with and without
+//! The files that both servers serve: names with blanks, percent signs and dots, hidden files, directories with and without
 //! an index, links, and precompressed versions. Dates are fixed, so that entity tags and listings are equal in each
 //! run.
 
@@ -46,12 +46,12 @@ const FILES: &[(&str, &str)] = &[
     ("year/2024/05.html", "<p>May\n"),
 ];
 
-/// Writes the files into the empty folder `root`.
+/// Writes the files into the empty directory `root`.
 pub(crate) fn plant(root: &Path) -> anyhow::Result<()> {
     for (index, (name, text)) in FILES.iter().enumerate() {
         let path = root.join(name);
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
         }
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         date(&path, FIRST_DATE + 60 * index as u64)?;
@@ -62,8 +62,8 @@ pub(crate) fn plant(root: &Path) -> anyhow::Result<()> {
     symlink("a.txt", root.join("link.txt"))?;
     symlink("b", root.join("linked"))?;
     symlink("nowhere", root.join("dangling"))?;
-    for folder in ["b/d", "b", "list/three", "list", "year/2024", "year", ".git", "."] {
-        date(&root.join(folder), FIRST_DATE)?;
+    for directory in ["b/d", "b", "list/three", "list", "year/2024", "year", ".git", "."] {
+        date(&root.join(directory), FIRST_DATE)?;
     }
     Ok(())
 }

@@ -557,7 +557,7 @@ pub(crate) const WANTED: &[ExpectedDifference] = &[
     },
     ExpectedDifference {
         name: "listing",
-        covers: "the page of a folder's listing",
+        covers: "the page of a directory's listing",
         why: "the page is this project's own; its JSON is Caddy's",
         holds: |seen| {
             let fields = ["content-length", "transfer-encoding", "content-security-policy"];
@@ -572,8 +572,8 @@ pub(crate) const WANTED: &[ExpectedDifference] = &[
     },
     ExpectedDifference {
         name: "text of a redirect",
-        covers: "text and Content-Type of the redirect to a folder's or a file's canonical path",
-        why: "docs/caddyfile.md: redirects to a folder's slash have no text, since no client shows it",
+        covers: "text and Content-Type of the redirect to a directory's or a file's canonical path",
+        why: "docs/caddyfile.md: redirects to a directory's slash have no text, since no client shows it",
         holds: |seen| {
             (seen.difference.part == ResponseAspect::Body || seen.field("content-type") || seen.field("content-length"))
                 && seen.answers(|_, caddy, causeway| caddy.status == 308 && causeway.status == 308)

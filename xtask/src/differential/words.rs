@@ -2,7 +2,7 @@
 //! list.
 //!
 //! `<p0>` to `<p2>` stand for the ports of the sites, `<origin>` for the upstream's, `<admin>` for the admin API's and
-//! `<root>` for the folder with the files. They are replaced for each server when a text is sent.
+//! `<root>` for the directory with the files. They are replaced for each server when a text is sent.
 
 /// Hosts of sites; requests use these and others.
 pub(crate) const HOSTS: &[&str] = &["a.test", "b.test", "sub.a.test", "localhost", "127.0.0.1"];

@@ -1,20 +1,20 @@
 //! Searches a crate's source for forbidden names.
 //!
-//! A plain search for whole words, line by line; strings count as code. Ignored are text after `//`, files and folders
+//! A plain search for whole words, line by line; strings count as code. Ignored are text after `//`, files and directories
 //! named `tests`, and everything after `mod tests {` in a file, since tests come last.
 
 use std::path::Path;
 
 use anyhow::Context;
 
-/// Returns every line under `folder` that contains a word of `unsaid`, with its path relative to `root`.
-pub(super) fn faults(folder: &Path, unsaid: &[&str], root: &Path) -> anyhow::Result<Vec<String>> {
+/// Returns every line under `directory` that contains a word of `unsaid`, with its path relative to `root`.
+pub(super) fn faults(directory: &Path, unsaid: &[&str], root: &Path) -> anyhow::Result<Vec<String>> {
     let mut faults = Vec::new();
     if unsaid.is_empty() {
         return Ok(faults);
     }
     let mut entries = Vec::new();
-    for entry in std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+    for entry in std::fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))? {
         entries.push(entry?.path());
     }
     entries.sort();

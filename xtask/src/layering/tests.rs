@@ -121,13 +121,13 @@ fn words_in_source() {
 
 #[test]
 fn files_are_searched_and_tests_left_out() {
-    let folder = std::env::temp_dir().join(format!("layering-{}", std::process::id()));
-    std::fs::create_dir_all(folder.join("inner/tests")).unwrap();
+    let directory = std::env::temp_dir().join(format!("layering-{}", std::process::id()));
+    std::fs::create_dir_all(directory.join("inner/tests")).unwrap();
     for file in ["lib.rs", "tests.rs", "inner/a.rs", "inner/tests/b.rs", "inner/notes.md"] {
-        std::fs::write(folder.join(file), "\nstatic M: Mutex<u8>;").unwrap();
+        std::fs::write(directory.join(file), "\nstatic M: Mutex<u8>;").unwrap();
     }
-    let faults = sources::faults(&folder, &["Mutex"], &folder).unwrap();
-    std::fs::remove_dir_all(&folder).unwrap();
+    let faults = sources::faults(&directory, &["Mutex"], &directory).unwrap();
+    std::fs::remove_dir_all(&directory).unwrap();
     assert_eq!(faults.len(), 2, "{faults:?}");
     assert!(faults[0].starts_with("inner/a.rs:2:") && faults[1].starts_with("lib.rs:2:"), "{faults:?}");
 }

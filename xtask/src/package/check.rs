@@ -225,7 +225,7 @@ fn sources() -> Option<&'static str> {
         .find(|path| Path::new(path).exists())
 }
 
-/// Unpacks a clean Debian, and puts the package and these scripts into its folder `/srv`, which systemd leaves alone.
+/// Unpacks a clean Debian, and puts the package and these scripts into its directory `/srv`, which systemd leaves alone.
 fn unpacked(stage: &mut Stage, house: &House, package: &Path, scripts: &[&str]) -> Result<PathBuf, Halt> {
     let debian = clean_debian(stage, house)?;
     let root = house.scratch("debian")?;
@@ -290,8 +290,8 @@ fn container(stage: &mut Stage, house: &House) -> Result<(), Halt> {
     context_is_whole(house)?;
     need_namespaces()?;
     let buildah = tools::BUILDAH.need(stage, house)?;
-    let folder = house.scratch("container")?;
-    let first = folder.join("first-stage");
+    let directory = house.scratch("container")?;
+    let first = directory.join("first-stage");
     let root = first.join("root-of-container");
     fs::create_dir_all(root.join("var/lib/causeway"))?;
     fs::create_dir_all(root.join("tmp"))?;
@@ -305,11 +305,11 @@ fn container(stage: &mut Stage, house: &House) -> Result<(), Halt> {
     write(&root.join("etc/causeway/Caddyfile"), ":8080\nrespond \"Causeway runs in this container\"\n", 0o644)?;
 
     stage.note("building and running the container");
-    fs::copy(house.root.join("packaging/Containerfile"), folder.join("Containerfile"))?;
-    fs::copy(house.root.join("packaging/try-container.sh"), folder.join("try-container.sh"))?;
-    let mut command = apart(r#"cd "$0" && exec sh try-container.sh"#, &folder);
+    fs::copy(house.root.join("packaging/Containerfile"), directory.join("Containerfile"))?;
+    fs::copy(house.root.join("packaging/try-container.sh"), directory.join("try-container.sh"))?;
+    let mut command = apart(r#"cd "$0" && exec sh try-container.sh"#, &directory);
     command.env("BUILDAH", buildah);
     let done = stage.run(command);
-    fs::remove_dir_all(&folder).context("cannot remove the container")?;
+    fs::remove_dir_all(&directory).context("cannot remove the container")?;
     done.map(drop)
 }

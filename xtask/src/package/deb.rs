@@ -77,7 +77,7 @@ pub(super) fn build(house: &House, program: &Path, out: &Path, compression: Comp
         .replace("@DEPENDS@", &libraries(&scratch, &root)?);
     write(&control.join("control"), text, 0o644)?;
     write(&control.join("md5sums"), sums(&root)?, 0o644)?;
-    open_folders(&root)?;
+    open_directories(&root)?;
     let path = out.join(format!("causeway_{version}_{architecture}.deb"));
     let mut pack = Command::new("dpkg-deb");
     let how: &[&str] = match compression {
@@ -119,9 +119,9 @@ fn changelog(version: &str, epoch: u64) -> anyhow::Result<String> {
     ))
 }
 
-/// Compresses files of a folder, without names and times in the result.
-fn compress(folder: &Path, is_chosen: impl Fn(&str) -> bool) -> anyhow::Result<()> {
-    for entry in fs::read_dir(folder)? {
+/// Compresses files of a directory, without names and times in the result.
+fn compress(directory: &Path, is_chosen: impl Fn(&str) -> bool) -> anyhow::Result<()> {
+    for entry in fs::read_dir(directory)? {
         let entry = entry?;
         if is_chosen(&entry.file_name().to_string_lossy()) {
             run(Command::new("gzip").args(["--best", "--no-name"]).arg(entry.path()))?;
@@ -139,13 +139,13 @@ fn sums(root: &Path) -> anyhow::Result<String> {
     run(Command::new("sh").args(["-c", files]).current_dir(root))
 }
 
-/// Opens the folders to everyone: the builder's umask must not change the package.
-fn open_folders(folder: &Path) -> anyhow::Result<()> {
-    fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
-    for entry in fs::read_dir(folder)? {
+/// Opens the directories to everyone: the builder's umask must not change the package.
+fn open_directories(directory: &Path) -> anyhow::Result<()> {
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o755))?;
+    for entry in fs::read_dir(directory)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
-            open_folders(&entry.path())?;
+            open_directories(&entry.path())?;
         }
     }
     Ok(())

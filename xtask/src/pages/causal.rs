@@ -86,8 +86,8 @@ impl Profiled {
     }
 
     fn check_downloads(&self, tab: &mut Tab<'_>, complaints: &mut Vec<String>) -> anyhow::Result<()> {
-        let folder = &self.downloads;
-        tab.call("Page.setDownloadBehavior", json!({ "behavior": "allow", "downloadPath": folder }))?;
+        let directory = &self.downloads;
+        tab.call("Page.setDownloadBehavior", json!({ "behavior": "allow", "downloadPath": directory }))?;
         for (form, begin) in [
             ("html", &b"<!DOCTYPE html>"[..]),
             ("json", b"{\"program\""),
@@ -100,7 +100,7 @@ impl Profiled {
                 continue;
             }
             let name = tab.evaluate(&format!("document.querySelector(\"#get a[href$='format={form}']\").download"))?;
-            let file = folder.join(name.as_str().unwrap_or_default());
+            let file = directory.join(name.as_str().unwrap_or_default());
             let begun = Instant::now();
             // The browser creates the file before it writes the content.
             while std::fs::metadata(&file).map_or(0, |file| file.len()) == 0 && begun.elapsed() < PATIENCE {

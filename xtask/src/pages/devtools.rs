@@ -32,8 +32,8 @@ pub(super) struct Browser {
 }
 
 impl Browser {
-    /// Starts the browser; `folder` must be empty and becomes the profile.
-    pub(super) fn start(chromium: &Path, folder: &Path) -> anyhow::Result<Self> {
+    /// Starts the browser; `directory` must be empty and becomes the profile.
+    pub(super) fn start(chromium: &Path, directory: &Path) -> anyhow::Result<Self> {
         // Rust passes only descriptors 0 to 2 to a child, so a shell moves two of them to 3 and 4.
         let mut command = Command::new("sh");
         command.args(["-c", r#"exec "$0" "$@" 3<&0 4>&1 </dev/null >/dev/null"#]).arg(chromium);
@@ -42,8 +42,8 @@ impl Browser {
         command.args(["--disable-dev-shm-usage", "--remote-debugging-pipe", "about:blank"]);
         // The test's certificate comes from an untrusted authority.
         command.arg("--ignore-certificate-errors");
-        command.arg(format!("--user-data-dir={}", folder.display()));
-        let log = folder.with_extension("log");
+        command.arg(format!("--user-data-dir={}", directory.display()));
+        let log = directory.with_extension("log");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(File::create(&log)?);
         let mut child = command.spawn().context("cannot start chromium")?;
         let orders = child.stdin.take();

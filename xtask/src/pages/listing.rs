@@ -1,4 +1,4 @@
-//! Checks that a folder's page sorts by the clicked column, and that file names are shown only as text.
+//! Checks that a directory's page sorts by the clicked column, and that file names are shown only as text.
 //!
 //! The tests rely on this markup: in `<thead>` a link or button for each sort order, `data-sort="name|size|time"`; in
 //! `<tbody>` one `<tr class="entry">` per file, whose first `<a>` shows the file's name and links to it.
@@ -44,20 +44,20 @@ const HOSTILE: [&str; 17] = [
 /// A condition that is true after any hostile name has run as a script.
 const INJECTED: &str = "typeof injected !== 'undefined'";
 
-pub(super) fn fill_sorted(folder: &Path) -> anyhow::Result<()> {
-    std::fs::create_dir_all(folder)?;
+pub(super) fn fill_sorted(directory: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(directory)?;
     for (name, size, hours) in SORTED {
-        let mut file = File::create(folder.join(name))?;
+        let mut file = File::create(directory.join(name))?;
         file.write_all(&vec![b'x'; size])?;
         file.set_modified(SystemTime::now() - Duration::from_secs(hours * 3600))?;
     }
     Ok(())
 }
 
-pub(super) fn fill_hostile(folder: &Path) -> anyhow::Result<()> {
-    std::fs::create_dir_all(folder)?;
+pub(super) fn fill_hostile(directory: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(directory)?;
     for (at, name) in HOSTILE.iter().enumerate() {
-        std::fs::write(folder.join(name), content(at)).with_context(|| format!("cannot write {name:?}"))?;
+        std::fs::write(directory.join(name), content(at)).with_context(|| format!("cannot write {name:?}"))?;
     }
     Ok(())
 }

@@ -54,10 +54,10 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_without_history_is_named_as_such() {
-        let folder = std::env::temp_dir().join(format!("xtask-prose-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        assert_eq!(long(&folder, "limits.toml"), Err("no Git history".to_owned()));
-        std::fs::remove_dir_all(folder).unwrap();
+    fn a_directory_without_history_is_named_as_such() {
+        let directory = std::env::temp_dir().join(format!("xtask-prose-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        assert_eq!(long(&directory, "limits.toml"), Err("no Git history".to_owned()));
+        std::fs::remove_dir_all(directory).unwrap();
     }
 }

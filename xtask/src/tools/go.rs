@@ -18,7 +18,7 @@ const MINOR_MIN: u32 = 21;
 /// The toolchain to fetch if the installed Go is older.
 const FETCHED: &str = "v0.0.1-go1.26.0";
 
-/// Builds a Go program into the tools folder, from a module under tests/peers whose go.mod pins all versions.
+/// Builds a Go program into the tools directory, from a module under tests/peers whose go.mod pins all versions.
 pub(crate) fn go_built(
     stage: &mut Stage,
     house: &House,
@@ -50,14 +50,14 @@ fn go(stage: &mut Stage, house: &House) -> Result<PathBuf, Halt> {
         // Outside of any module: go.mod files here may require more than this Go can parse.
         download.current_dir(&house.target).args(["mod", "download", &module]);
         run(stage, download, || format!("needs Go 1.{MINOR_MIN} or later, and fetching {module} failed"))?;
-        fs::create_dir_all(house.target.join("tools")).context("making the tools folder")?;
+        fs::create_dir_all(house.target.join("tools")).context("making the tools directory")?;
         let mut copy = Command::new("cp");
         // The module cache is read-only; a copy that preserved modes could not be replaced later.
         copy.args(["-r", "--no-preserve=mode"]).arg(Path::new(&cache).join(&module)).arg(&fetched);
         stage.run(copy)?;
         // Files of a module are not executable.
-        for folder in ["bin", &format!("pkg/tool/linux_{arch}")] {
-            for entry in fs::read_dir(fetched.join(folder)).context("looking at Go's programs")? {
+        for directory in ["bin", &format!("pkg/tool/linux_{arch}")] {
+            for entry in fs::read_dir(fetched.join(directory)).context("looking at Go's programs")? {
                 let path = entry.context("looking at Go's programs")?.path();
                 fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).context("making Go's programs run")?;
             }

@@ -107,16 +107,16 @@ impl Asker {
 /// Returns the Go program that contains server and client.
 pub(super) fn program(shop: &mut Workshop) -> Result<PathBuf> {
     let go = shop.packaged("go", "golang-go")?;
-    let folder = shop.bench.join("peers/httpgrpc");
+    let directory = shop.bench.join("peers/httpgrpc");
     let mut sources = Vec::new();
-    for entry in fs::read_dir(&folder)? {
+    for entry in fs::read_dir(&directory)? {
         sources.push(entry?.path());
     }
     let mut build = Command::new(&go);
-    build.current_dir(&folder).args(["build", "-o"]).arg(shop.tools.join("httpgrpc")).arg(".");
+    build.current_dir(&directory).args(["build", "-o"]).arg(shop.tools.join("httpgrpc")).arg(".");
     let program = shop.built("httpgrpc", &sources, &mut build)?;
     shop.versions.insert("go".to_owned(), workshop::version(&go, "version"));
-    let text = fs::read_to_string(folder.join("go.mod"))?;
+    let text = fs::read_to_string(directory.join("go.mod"))?;
     for module in ["github.com/grafana/dskit", "google.golang.org/grpc"] {
         let version = text.lines().find_map(|line| line.trim().strip_prefix(module)?.split_whitespace().next());
         shop.versions.insert(module.to_owned(), version.unwrap_or("unknown").to_owned());
@@ -167,14 +167,14 @@ pub(super) fn dskit(shop: &Workshop, asker: &Asker, row: &'static str, options: 
 /// Starts Causeway with a Caddyfile: `file_server` for files, and a short response for requests with a body.
 fn ours(shop: &mut Workshop, asker: &Asker, row: &'static str) -> Result<HttpgrpcServer> {
     let tool = peers::obtain(shop, peers::recipe("causeway")?)?;
-    let folder = shop.scratch.join("httpgrpc");
-    fs::create_dir_all(folder.join("bytes"))?;
+    let directory = shop.scratch.join("httpgrpc");
+    fs::create_dir_all(directory.join("bytes"))?;
     for (_, bytes) in SIZES {
-        fs::write(folder.join("bytes").join(bytes.to_string()), answer::pattern(bytes))?;
+        fs::write(directory.join("bytes").join(bytes.to_string()), answer::pattern(bytes))?;
     }
     let port = free_port()?;
     let site = format!(
-        "httpgrpc {{\n\t\tmax_message_size 64MiB\n\t}}\n\trespond /taken taken\n\troot {folder:?}\n\tfile_server"
+        "httpgrpc {{\n\t\tmax_message_size 64MiB\n\t}}\n\trespond /taken taken\n\troot {directory:?}\n\tfile_server"
     );
     let text = format!("{{\n\tadmin off\n}}\n:{port} {{\n\t{site}\n}}\n");
     let mut launch = peers::configured(shop, &tool, "causeway", &format!("{port}.Caddyfile"), &text)?;

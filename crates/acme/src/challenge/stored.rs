@@ -100,8 +100,8 @@ impl StoredChallenge {
 }
 
 fn storage_key(authority: &str, name: &str) -> String {
-    let folder = if authority == zerossl::STORAGE_KEY { authority.to_owned() } else { format!("acme/{authority}") };
-    format!("{folder}/challenge_tokens/{}.json", safe_key(name))
+    let dir = if authority == zerossl::STORAGE_KEY { authority.to_owned() } else { format!("acme/{authority}") };
+    format!("{dir}/challenge_tokens/{}.json", safe_key(name))
 }
 
 /// A challenge in storage. [`remove`](Self::remove) it; dropping it removes it in the background.

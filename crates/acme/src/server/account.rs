@@ -75,7 +75,7 @@ impl Accounts<'_> {
         if let Some(known) = self.by_key(&key)? {
             return Ok((known, false));
         }
-        if self.storage.list(&self.folder("accounts"))?.len() >= ACCOUNTS_MAX {
+        if self.storage.list(&self.dir("accounts"))?.len() >= ACCOUNTS_MAX {
             return Err(Problem::limited(format!("this server has {ACCOUNTS_MAX} accounts already")));
         }
         let account = ClientAccount { id: super::random_id()?, key, contacts, is_active: true };
@@ -126,12 +126,12 @@ impl Accounts<'_> {
         self.storage.lock(&format!("acme_server_{}", self.authority))
     }
 
-    fn folder(&self, kind: &str) -> String {
+    fn dir(&self, kind: &str) -> String {
         format!("acme_server/{}/{kind}", safe_key(self.authority))
     }
 
     fn key(&self, kind: &str, name: &str) -> String {
-        format!("{}/{name}.json", self.folder(kind))
+        format!("{}/{name}.json", self.dir(kind))
     }
 }
 

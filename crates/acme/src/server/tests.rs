@@ -34,13 +34,13 @@ struct Setting {
     server: AcmeServer,
     /// The server uses it as long as it exists.
     _keeper: Arc<Keeper>,
-    folder: std::path::PathBuf,
+    dir: std::path::PathBuf,
     _turn: MutexGuard<'static, ()>,
 }
 
 impl Drop for Setting {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
+        let _ = std::fs::remove_dir_all(&self.dir);
     }
 }
 
@@ -63,10 +63,10 @@ async fn setting(plan: ServerPlan) -> Setting {
 /// A server whose storage is made from files.
 async fn setting_in(plan: ServerPlan, storage: impl FnOnce(FileStorage) -> SharedStorage) -> Setting {
     let turn = TURN.lock().await;
-    let folder = std::env::temp_dir().join(format!("causeway-acme-server-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&folder);
+    let dir = std::env::temp_dir().join(format!("causeway-acme-server-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&dir);
     let wanted = CertificatePlan {
-        storage: storage(FileStorage::new(&folder)),
+        storage: storage(FileStorage::new(&dir)),
         authorities: vec![AuthoritySpec::new("local".to_owned())],
         loaded: Vec::new(),
         selections: Vec::new(),
@@ -77,7 +77,7 @@ async fn setting_in(plan: ServerPlan, storage: impl FnOnce(FileStorage) -> Share
     };
     let keeper = Arc::new(Keeper::open(wanted, None, SystemTime::now()).unwrap());
     serve_with(&keeper);
-    Setting { server: AcmeServer::new(plan), _keeper: keeper, folder, _turn: turn }
+    Setting { server: AcmeServer::new(plan), _keeper: keeper, dir, _turn: turn }
 }
 
 /// A key of a client.

@@ -17,16 +17,16 @@ const PAUSE: Duration = Duration::from_millis(1);
 struct FaultFixture {
     authority: ScriptedAuthority,
     issuer: Issuer,
-    folder: PathBuf,
+    dir: PathBuf,
     storage: SharedStorage,
 }
 
 impl FaultFixture {
     async fn new(test: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("causeway-acme-faults-{test}-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
+        let dir = std::env::temp_dir().join(format!("causeway-acme-faults-{test}-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
         let authority = ScriptedAuthority::new().await;
-        let root = folder.join("root.pem");
+        let root = dir.join("root.pem");
         fs::write(&root, &authority.root).unwrap();
         let issuer = Issuer {
             directory: authority.directory.clone(),
@@ -37,8 +37,8 @@ impl FaultFixture {
             timing: Timing { request: Duration::from_secs(1), poll: PAUSE, download_pause: PAUSE, ..Timing::default() },
             ..Issuer::default()
         };
-        let storage = Arc::new(FileStorage::new(folder.join("storage")));
-        Self { authority, issuer, folder, storage }
+        let storage = Arc::new(FileStorage::new(dir.join("storage")));
+        Self { authority, issuer, dir, storage }
     }
 
     async fn obtain(&self) -> Result<ObtainedCertificate, AcmeError> {
@@ -55,7 +55,7 @@ impl FaultFixture {
 
 impl Drop for FaultFixture {
     fn drop(&mut self) {
-        fs::remove_dir_all(&self.folder).unwrap();
+        fs::remove_dir_all(&self.dir).unwrap();
     }
 }
 
@@ -94,7 +94,7 @@ async fn a_fault_at_each_request() {
             let case = format!("{label} at {stage:?}");
             if stage == AcmeStage::Account {
                 // Registered once; the fault needs a new storage.
-                fs::remove_dir_all(bench.folder.join("storage")).unwrap();
+                fs::remove_dir_all(bench.dir.join("storage")).unwrap();
             }
             authority.fail(&[(stage, fault)]);
             let result = bench.obtain().await;

@@ -362,9 +362,9 @@ fn a_storm_of_signals_does_no_harm() {
                             assert!(thrown.is_err());
                         }
                         _ => {
-                            let name = library.and_then(|name| name.rsplit_once('/')).map(|(folder, _)| folder);
+                            let name = library.and_then(|name| name.rsplit_once('/')).map(|(directory, _)| directory);
                             let name =
-                                name.map(|folder| std::ffi::CString::new(format!("{folder}/libm.so.6")).unwrap());
+                                name.map(|directory| std::ffi::CString::new(format!("{directory}/libm.so.6")).unwrap());
                             let Some(name) = name else { return };
                             // SAFETY: an ordinary library, whose constructors and destructors have no effect.
                             let object = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };

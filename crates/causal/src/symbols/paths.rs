@@ -14,8 +14,8 @@ pub enum Origin {
 }
 
 /// The file's name relative to its package or workspace: `tokio/src/runtime/task/mod.rs`, `std/src/thread/mod.rs`,
-/// `crates/h1/src/parse.rs`. `folders` are the directories in which the program was compiled, longest first.
-pub(super) fn readable(file: &str, folders: &[String]) -> (String, Origin) {
+/// `crates/h1/src/parse.rs`. `directories` are the directories in which the program was compiled, longest first.
+pub(super) fn readable(file: &str, directories: &[String]) -> (String, Origin) {
     let file = file.replace("/./", "/");
     let behind = |mark: &str| file.split_once(mark).map(|(_, rest)| rest);
     if let Some(rest) = behind("/registry/src/").and_then(|rest| rest.split_once('/')).map(|(_, rest)| rest) {
@@ -38,8 +38,8 @@ pub(super) fn readable(file: &str, folders: &[String]) -> (String, Origin) {
             None => (file, Origin::Rust),
         };
     }
-    for folder in folders {
-        if let Some(rest) = file.strip_prefix(folder.as_str()).and_then(|rest| rest.strip_prefix('/')) {
+    for directory in directories {
+        if let Some(rest) = file.strip_prefix(directory.as_str()).and_then(|rest| rest.strip_prefix('/')) {
             return (rest.to_owned(), Origin::Program);
         }
     }
@@ -62,11 +62,11 @@ fn without_version(path: &str) -> String {
 /// The module of a file, by the root files and names of crates: `/w/crates/h1/src/read/body.rs` is `h1::read::body`.
 pub(super) fn module(file: &str, crates: &[(String, String)]) -> Option<String> {
     let file = file.replace("/./", "/");
-    let folder = |root: &str| root.rfind('/').map_or(0, |at| at + 1);
-    let of_file = crates.iter().filter(|(root, _)| *root == file || file.starts_with(&root[..folder(root)]));
+    let directory = |root: &str| root.rfind('/').map_or(0, |at| at + 1);
+    let of_file = crates.iter().filter(|(root, _)| *root == file || file.starts_with(&root[..directory(root)]));
     // A directory may have the roots of a library and of programs: a file that is no root belongs to the library.
-    let (root, name) = of_file.max_by_key(|(root, _)| (*root == file, folder(root), root.ends_with("/lib.rs")))?;
-    let inside = if *root == file { "" } else { &file[folder(root)..] };
+    let (root, name) = of_file.max_by_key(|(root, _)| (*root == file, directory(root), root.ends_with("/lib.rs")))?;
+    let inside = if *root == file { "" } else { &file[directory(root)..] };
     let inside = inside.trim_end_matches(".rs").trim_end_matches("/mod");
     let parts = std::iter::once(name.as_str()).chain(inside.split('/').filter(|part| !part.is_empty()));
     Some(parts.collect::<Vec<_>>().join("::"))
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn machine_dependent_parts_of_paths_are_omitted() {
-        let folders = ["/home/u/app/crates/deep".to_owned(), "/home/u/app".to_owned()];
+        let directories = ["/home/u/app/crates/deep".to_owned(), "/home/u/app".to_owned()];
         let cases = [
             ("/home/u/app/src/main.rs", "src/main.rs", Origin::Program),
             ("/home/u/app/crates/deep/src/lib.rs", "src/lib.rs", Origin::Program),
@@ -109,7 +109,7 @@ mod tests {
             ("/build/glibc/string/memcpy.S", "/build/glibc/string/memcpy.S", Origin::System),
         ];
         for (file, want, origin) in cases {
-            assert_eq!(readable(file, &folders), (want.to_owned(), origin), "{file}");
+            assert_eq!(readable(file, &directories), (want.to_owned(), origin), "{file}");
         }
     }
 

@@ -56,14 +56,14 @@ fn addresses_outside_code_have_a_distinct_name() {
 fn the_symbol_table_is_used_without_line_tables() {
     // A lookup in stripped copies of this program; skipped if `strip` is not installed.
     let here = std::env::current_exe().unwrap();
-    let folder = std::env::temp_dir().join(format!("causal-symbols-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let directory = std::env::temp_dir().join(format!("causal-symbols-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
     let module = modules::list(|_, _| false).swap_remove(0);
     let address = outer() - 1;
     for (flag, want, name) in
         [("--strip-debug", Symbols::Functions, "outer"), ("--strip-all", Symbols::None, "[program]")]
     {
-        let copy = folder.join(&flag[2..]);
+        let copy = directory.join(&flag[2..]);
         let stripped = std::process::Command::new("strip").arg(flag).arg("-o").arg(&copy).arg(&here).status();
         if !stripped.is_ok_and(|status| status.success()) {
             eprintln!("skipped: there is no `strip` here");
@@ -77,5 +77,5 @@ fn the_symbol_table_is_used_without_line_tables() {
         assert!(found.ends_with(name), "{flag}: {found}");
         assert_eq!((places.len(), places[0].line, symbols.symbols()), (1, None, want), "{flag}");
     }
-    std::fs::remove_dir_all(&folder).unwrap();
+    std::fs::remove_dir_all(&directory).unwrap();
 }

@@ -358,7 +358,7 @@ impl CommandContext {
         self.blocking(move || json_of(&text)).await
     }
 
-    /// As [`parsed`](Self::parsed), and logs a warning for each folder that the configuration serves files from and that
+    /// As [`parsed`](Self::parsed), and logs a warning for each directory that the configuration serves files from and that
     /// cannot be read.
     async fn parsed_config(&self, text: Vec<u8>) -> Result<Result<Value, String>, AdminResponse> {
         // One job for both: the text, of up to 64 MiB, moves into the document and is never copied.

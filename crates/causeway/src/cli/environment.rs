@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
-use causeway::server::data_folder;
+use causeway::server::data_directory;
 
 /// Variables from environment files. Variables of the process take precedence, as in Caddy.
 #[derive(Debug, Default)]
@@ -34,9 +34,9 @@ impl EnvironmentFiles {
 /// Prints the variables of this process and of the files, for `--environ` and `environ`.
 pub(super) fn print(files: &[PathBuf]) -> anyhow::Result<()> {
     let mut lines = vec![format!("causeway.Version=v{}", env!("CARGO_PKG_VERSION"))];
-    lines.push(format!("causeway.AppDataDir={}", data_folder().display()));
-    if let Ok(folder) = std::env::current_dir() {
-        lines.push(format!("os.Getwd={}", folder.display()));
+    lines.push(format!("causeway.AppDataDir={}", data_directory().display()));
+    if let Ok(directory) = std::env::current_dir() {
+        lines.push(format!("os.Getwd={}", directory.display()));
     }
     lines.push(String::new());
     let of_files = EnvironmentFiles::read(files)?.0.into_iter().map(|(name, value)| (name.into(), value.into()));

@@ -29,8 +29,8 @@ enum ShellName {
 
 #[derive(Args)]
 pub(crate) struct Manpage {
-    /// The folder, which is created if it does not exist
-    #[arg(short = 'o', long, value_name = "FOLDER")]
+    /// The directory, which is created if it does not exist
+    #[arg(short = 'o', long, value_name = "DIRECTORY")]
     directory: PathBuf,
 }
 
@@ -50,8 +50,8 @@ impl Completion {
 
 impl Manpage {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let folder = self.directory.display();
-        std::fs::create_dir_all(&self.directory).with_context(|| format!("--directory {folder}"))?;
+        let directory = self.directory.display();
+        std::fs::create_dir_all(&self.directory).with_context(|| format!("--directory {directory}"))?;
         let mut root = Cli::command();
         // Gives the commands their full names.
         root.build();
@@ -60,8 +60,8 @@ impl Manpage {
 }
 
 /// Writes the page of a command, named `full`, and those of its commands.
-fn write(command: &clap::Command, full: &str, folder: &Path) -> anyhow::Result<()> {
-    let path = folder.join(format!("{full}.{SECTION}"));
+fn write(command: &clap::Command, full: &str, directory: &Path) -> anyhow::Result<()> {
+    let path = directory.join(format!("{full}.{SECTION}"));
     let mut page = Vec::new();
     // The page writes the `v` of the version itself.
     let command = command.clone().version(env!("CARGO_PKG_VERSION"));
@@ -69,7 +69,7 @@ fn write(command: &clap::Command, full: &str, folder: &Path) -> anyhow::Result<(
     man.render(&mut page).with_context(|| path.display().to_string())?;
     std::fs::write(&path, page).with_context(|| path.display().to_string())?;
     for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help") {
-        write(inner, &format!("{full}-{}", inner.get_name()), folder)?;
+        write(inner, &format!("{full}-{}", inner.get_name()), directory)?;
     }
     Ok(())
 }

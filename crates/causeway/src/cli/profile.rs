@@ -173,9 +173,9 @@ fn can_keep(out: &Path) -> anyhow::Result<()> {
     if out.extension().is_none_or(|extension| extension != "html") {
         bail!("--out: found '{}', expected a file's name that ends in .html", out.display());
     }
-    let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if !folder.is_dir() {
-        bail!("--out: there is no folder {}", folder.display());
+    let directory = out.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !directory.is_dir() {
+        bail!("--out: there is no directory {}", directory.display());
     }
     Ok(())
 }

@@ -25,13 +25,13 @@ pub(crate) struct FileServer {
     /// Serve only this host name: over TLS, or without TLS on the address of --listen
     #[arg(short, long, value_name = "NAME")]
     domain: Option<String>,
-    /// The folder to serve; by default the working directory
-    #[arg(short, long, value_name = "FOLDER")]
+    /// The directory to serve; by default the working directory
+    #[arg(short, long, value_name = "DIRECTORY")]
     root: Option<PathBuf>,
     /// Listen address, without TLS; by default `:80`, or with --domain `:443` over TLS
     #[arg(short, long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// List folders that have no index file
+    /// List directories that have no index file
     #[arg(short, long)]
     browse: bool,
     /// Show the targets of symbolic links in listings
@@ -83,9 +83,9 @@ pub(crate) struct Respond {
 impl FileServer {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let root = self.root.clone().unwrap_or_else(|| PathBuf::from("."));
-        let folder = std::fs::metadata(&root).with_context(|| format!("--root {}", root.display()))?;
-        if !folder.is_dir() {
-            bail!("--root {}: found a file, expected a folder", root.display());
+        let directory = std::fs::metadata(&root).with_context(|| format!("--root {}", root.display()))?;
+        if !directory.is_dir() {
+            bail!("--root {}: found a file, expected a directory", root.display());
         }
         let Some(root) = root.to_str() else { bail!("--root {}: expected a name in UTF-8", root.display()) };
         let listen = match (&self.listen, &self.domain) {

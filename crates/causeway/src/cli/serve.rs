@@ -23,7 +23,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use causeway::document::{AdaptedDocument, Document};
 use causeway::server::{
-    self, Control, LoadError, LogsReceiver, Server, ServerSettings, Stage, StopError, autosave_path, data_folder,
+    self, Control, LoadError, LogsReceiver, Server, ServerSettings, Stage, StopError, autosave_path, data_directory,
     trust_message,
 };
 use causeway_modules::logs::{Level, reopen_all};
@@ -232,7 +232,7 @@ fn settings(serving: &Serving, flags: &ServeFlags, logs: LogsReceiver) -> anyhow
         admin: Some(client::default_address(&registry)?),
         registry: Arc::new(registry),
         environment: Arc::new(move |name| environment.get(name)),
-        data: data_folder(),
+        data: data_directory(),
         autosave: autosave_path().filter(|_| serving.site == SiteKind::Configured),
         logs,
         stages: Box::new(|stage| {

@@ -70,8 +70,8 @@ impl causeway_nginx::Files for NginxFiles {
                     path => format!("{path}/{name}"),
                 };
                 if part.contains(['*', '?', '[']) {
-                    let folder = if path.is_empty() { "." } else { path };
-                    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+                    let directory = if path.is_empty() { "." } else { path };
+                    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
                     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
                     longer
                         .extend(names.filter(|name| causeway_nginx::glob_matches(part, name)).map(|name| join(&name)));
@@ -117,9 +117,9 @@ impl ConfigFlags {
         } else {
             std::fs::read(path)
         };
-        // The name of the default is easily that of a folder with configurations.
+        // The name of the default is easily that of a directory with configurations.
         if let Some(error) = bytes.as_ref().err().filter(|error| error.kind() == std::io::ErrorKind::IsADirectory) {
-            bail!("{name}: found a folder, expected a file with the configuration ({error})")
+            bail!("{name}: found a directory, expected a file with the configuration ({error})")
         }
         let bytes = bytes.with_context(|| format!("{name}: reading the configuration"))?;
         let Ok(text) = String::from_utf8(bytes) else { bail!("{name}: found bytes that are not UTF-8, expected text") };
@@ -141,7 +141,7 @@ impl ConfigFlags {
 
     /// Reads the configuration; returns an error when there is none.
     pub(crate) fn read(&self) -> anyhow::Result<ConfigSource> {
-        self.find()?.context("no configuration: there is no Caddyfile in this folder, and --config names no file")
+        self.find()?.context("no configuration: there is no Caddyfile in this directory, and --config names no file")
     }
 
     fn language(&self, path: &Path) -> anyhow::Result<Language> {

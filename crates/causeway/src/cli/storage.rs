@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Context as _, bail};
-use causeway::server::{data_folder, open_storage};
+use causeway::server::{data_directory, open_storage};
 use causeway_certs::{Durability, SharedStorage, Storage};
 use clap::{Args, Subcommand};
 use tar::{Archive, Builder, EntryType, Header};
@@ -108,11 +108,11 @@ fn storage(config: &ConfigFlags) -> anyhow::Result<SharedStorage> {
     let source = config.read()?;
     let adapted = source.adapt()?;
     source::warn(&adapted.warnings);
-    let storage = open_storage(&adapted.json, &source::registry(&source.environment), &data_folder());
+    let storage = open_storage(&adapted.json, &source::registry(&source.environment), &data_directory());
     storage.map_err(|fault| source::explain(&source.document, &adapted, &fault))
 }
 
-/// Where a storage is: its folder, or its server with the prefix of its keys.
+/// Where a storage is: its directory, or its server with the prefix of its keys.
 fn place(storage: &dyn Storage) -> String {
     storage.place("").trim_end_matches('/').to_owned()
 }

@@ -92,7 +92,9 @@ fn report(root: &TrustedRoot, outcomes: &[StoreOutcome], [done, before]: [&str; 
     }
     match &failed[..] {
         [] if outcomes.is_empty() => {
-            bail!("found no trust store: neither a folder of the system for additional roots, nor a browser's database")
+            bail!(
+                "found no trust store: neither a directory of the system for additional roots, nor a browser's database"
+            )
         }
         [] => Ok(()),
         failed => bail!("{}", failed.join("; ")),

@@ -17,7 +17,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::certificates::data_folder;
+use super::certificates::data_directory;
 use super::{
     BoundAddresses, Control, Environment, Force, LoadError, LoadOrigin, LoadRequest, Server, ServerSettings, Status,
 };
@@ -90,7 +90,7 @@ impl Default for Builder {
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             grace: None,
             admin: None,
-            data: data_folder(),
+            data: data_directory(),
             access: None,
         }
     }
@@ -165,10 +165,10 @@ impl Builder {
         self
     }
 
-    /// Sets the certificate folder for configurations that set none. Default: the command line's folder,
-    /// [`data_folder`].
-    pub fn data_folder(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.data = folder.into();
+    /// Sets the certificate directory for configurations that set none. Default: the command line's directory,
+    /// [`data_directory`].
+    pub fn data_directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.data = directory.into();
         self
     }
 

@@ -43,17 +43,17 @@ const CHECK_EVERY: Duration = Duration::from_secs(10 * 60);
 const CLEAN_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 const CLEAN_PAUSE: Duration = Duration::from_secs(1);
 
-/// Returns the default certificate folder: `causeway` in the user's data folder.
-pub fn data_folder() -> PathBuf {
+/// Returns the default certificate directory: `causeway` in the user's data directory.
+pub fn data_directory() -> PathBuf {
     let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let folder = named("XDG_DATA_HOME").or_else(|| Some(named("HOME")?.join(".local/share")));
+    let directory = named("XDG_DATA_HOME").or_else(|| Some(named("HOME")?.join(".local/share")));
     // Caddy's fallback when the environment sets neither variable.
-    folder.unwrap_or_else(|| PathBuf::from(".")).join("causeway")
+    directory.unwrap_or_else(|| PathBuf::from(".")).join("causeway")
 }
 
 /// Reads certificates while a configuration is compiled, and keeps them for the server.
 pub(super) struct Reader<'d> {
-    /// The default folder of the storage.
+    /// The default directory of the storage.
     data: &'d Path,
     read: RefCell<Vec<Certificate>>,
 }
@@ -415,7 +415,7 @@ fn source(source: &CertificateSource, storage: Option<&SharedStorage>) -> Option
         CertificateSource::Stored { certificate, key, tags } => {
             LoadedSource::Stored { storage: storage?.clone(), certificate, key, tags }
         }
-        CertificateSource::Folder(path) => LoadedSource::Folder(path),
+        CertificateSource::Directory(path) => LoadedSource::Directory(path),
     })
 }
 

@@ -12,7 +12,7 @@ use causeway_modules::metric_push::PreparedPush;
 use causeway_pipeline::{Build, BuildError, Registry};
 use serde_json::Value;
 
-use super::certificates::{self, Reader, data_folder};
+use super::certificates::{self, Reader, data_directory};
 use super::error::LoadError;
 use super::{ids, issuers, pull};
 use crate::admin::{AcceptedClients, ListenerAccess, RemoteGuard};
@@ -41,7 +41,7 @@ pub(super) type Ids = BTreeMap<String, String>;
 /// # Errors
 /// Returns the reason when the configuration cannot be served.
 pub fn validate(config: Value, registry: &Registry) -> Result<Vec<String>, LoadError> {
-    Ok(compile(config, registry, &data_folder(), None)?.loaded.notes)
+    Ok(compile(config, registry, &data_directory(), None)?.loaded.notes)
 }
 
 pub(super) fn compile(
@@ -86,11 +86,12 @@ fn forget_secrets_logs(loaded: &mut Loaded) {
     }
 }
 
-/// Returns the data folder and that of the saved configuration if their paths are relative, so that they may be below
+/// Returns the data directory and that of the saved configuration if their paths are relative, so that they may be below
 /// the root of a site: they have private keys and passwords. As in Caddy, absolute ones are left to the operator.
 fn own_files(data: &Path, autosave: Option<&Path>) -> Vec<PathBuf> {
-    // A file in the working folder itself has an empty parent.
-    let saved = autosave.map(|file| file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(file));
+    // A file in the working directory itself has an empty parent.
+    let saved =
+        autosave.map(|file| file.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(file));
     [Some(data), saved].into_iter().flatten().filter(|path| path.is_relative()).map(Path::to_owned).collect()
 }
 

@@ -132,7 +132,7 @@ fn process(page: &mut Exposition) {
     }
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
         let help = "Number of open file descriptors.";
-        // Without the descriptor of the folder itself.
+        // Without the descriptor of the directory itself.
         page.single("process_open_fds", Kind::Gauge, help, open.count().saturating_sub(1));
     }
     let limits = read("limits");

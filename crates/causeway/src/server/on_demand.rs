@@ -440,12 +440,12 @@ mod tests {
     // failures still count. A local authority signs in memory.
     #[tokio::test]
     async fn a_storage_that_fails_is_no_failed_order() {
-        let folder = std::env::temp_dir().join(format!("causeway-on-demand-storage-{}", std::process::id()));
-        let _ = std::fs::remove_file(&folder);
-        let (keeper, storages) = keeper(&folder, vec![AuthoritySpec::new("local")]);
+        let directory = std::env::temp_dir().join(format!("causeway-on-demand-storage-{}", std::process::id()));
+        let _ = std::fs::remove_file(&directory);
+        let (keeper, storages) = keeper(&directory, vec![AuthoritySpec::new("local")]);
         let shared = shared(&keeper, &storages);
-        std::fs::remove_dir_all(&folder).unwrap();
-        std::fs::write(&folder, "in the way").unwrap();
+        std::fs::remove_dir_all(&directory).unwrap();
+        std::fs::write(&directory, "in the way").unwrap();
         assert!(sign(&shared, "a.example", SignedName::Local(local())).await.is_some());
         let refused_before = RefusedName { until: Instant::now(), failures: 3 };
         locked(&shared.state).refuse("a.example".to_owned(), refused_before);
@@ -453,23 +453,23 @@ mod tests {
         let refused = locked(&shared.state).refused["a.example"].clone();
         assert_eq!(refused.failures, 3);
         assert!(refused.until <= Instant::now() + Duration::from_secs(10));
-        std::fs::remove_file(&folder).unwrap();
+        std::fs::remove_file(&directory).unwrap();
         // No authority signs.
         assert!(sign(&shared, "a.example", SignedName::Public(public_name())).await.is_none());
         let state = locked(&shared.state);
         assert_eq!(state.refused["a.example"].failures, 4);
         assert!(state.refused["a.example"].until > Instant::now() + Duration::from_secs(60));
         drop(state);
-        std::fs::remove_dir_all(&folder).unwrap();
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 
     // A name that a handshake adds may be due before the next check of the others, which is a day away here. As no handshake used it, the check
     // drops it; a used one would be renewed.
     #[tokio::test]
     async fn an_added_name_wakes_the_renewal() {
-        let folder = std::env::temp_dir().join(format!("causeway-on-demand-added-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        let (keeper, storages) = keeper(&folder, vec![AuthoritySpec::new("local")]);
+        let directory = std::env::temp_dir().join(format!("causeway-on-demand-added-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&directory);
+        let (keeper, storages) = keeper(&directory, vec![AuthoritySpec::new("local")]);
         let shared = shared(&keeper, &storages);
         let events = Arc::clone(shared.renewals.events());
         let renewal = tokio::spawn(renew(Arc::clone(&keeper), events));
@@ -483,15 +483,15 @@ mod tests {
             pause().await;
         }
         renewal.abort();
-        std::fs::remove_dir_all(&folder).unwrap();
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 
     // A task that panics, here one that is aborted, ends the wait of its handshakes, and the next one starts another task.
     #[tokio::test]
     async fn a_task_that_ends_early() {
-        let folder = std::env::temp_dir().join(format!("causeway-on-demand-early-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        let (keeper, storages) = keeper(&folder, vec![AuthoritySpec::new("local")]);
+        let directory = std::env::temp_dir().join(format!("causeway-on-demand-early-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&directory);
+        let (keeper, storages) = keeper(&directory, vec![AuthoritySpec::new("local")]);
         let mut shared = shared(&keeper, &storages);
         let endpoint = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let permission = Permission::new(&format!("http://{}/", endpoint.local_addr().unwrap())).unwrap();
@@ -517,6 +517,6 @@ mod tests {
         assert!(next.is_some());
         let asked = tokio::time::timeout(Duration::from_secs(60), endpoint.accept()).await;
         asked.expect("no other task asks the endpoint").unwrap();
-        std::fs::remove_dir_all(&folder).unwrap();
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 }

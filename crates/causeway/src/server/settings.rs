@@ -39,7 +39,7 @@ pub struct ServerSettings {
     pub environment: Environment,
     /// Admin API address for configurations that set none. `None`: such a configuration has no admin API.
     pub admin: Option<AdminAddress>,
-    /// Certificate folder for configurations that set none; see [`data_folder`](super::data_folder).
+    /// Certificate directory for configurations that set none; see [`data_directory`](super::data_directory).
     pub data: PathBuf,
     /// File that receives each loaded configuration, unless the configuration disables persistence. `None`: never
     /// saved.

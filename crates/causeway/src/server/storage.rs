@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::LoadError;
 
-/// Opens the storage that a configuration sets, or the folder `default`, for callers that need nothing else of the configuration. Connects to no
-/// server yet.
+/// Opens the storage that a configuration sets, or the directory `default`, for callers that need nothing else of the configuration. Connects
+/// to no server yet.
 ///
 /// # Errors
 /// Returns the setting that cannot be used.
@@ -20,7 +20,7 @@ pub fn open_storage(config: &Value, registry: &Registry, default: &Path) -> Resu
     Ok(open(&written, default)?)
 }
 
-/// Returns the storage that a configuration sets, or the folder `default`. Connects to no server yet.
+/// Returns the storage that a configuration sets, or the directory `default`. Connects to no server yet.
 ///
 /// # Errors
 /// Returns the setting that cannot be used, such as a file of roots that cannot be read.

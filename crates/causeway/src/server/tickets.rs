@@ -258,9 +258,9 @@ mod tests {
     // Caddy's documentation of `tls.stek.distributed`: servers with one storage have the same keys. One of them makes the next key, and the oldest leaves.
     #[test]
     fn servers_share_keys() {
-        let folder = std::env::temp_dir().join(format!("causeway-tickets-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        let storage: SharedStorage = Arc::new(FileStorage::new(&folder));
+        let directory = std::env::temp_dir().join(format!("causeway-tickets-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&directory);
+        let storage: SharedStorage = Arc::new(FileStorage::new(&directory));
         let now = SystemTime::now();
         let [one, other] = [(); 2].map(|()| rotation(&storage, now));
         assert_ne!(keys(&one), keys(&other));
@@ -286,13 +286,13 @@ mod tests {
             other.refresh(later).unwrap();
             assert_eq!((keys(&one), keys(&other)), (in_use.clone(), in_use), "{damaged}");
         }
-        std::fs::remove_dir_all(&folder).unwrap();
+        std::fs::remove_dir_all(&directory).unwrap();
         // A storage that cannot be used leaves the keys in use.
-        std::fs::write(&folder, "a file").unwrap();
+        std::fs::write(&directory, "a file").unwrap();
         let in_use = keys(&one);
         assert!(one.refresh(now + HOUR * 9).is_err());
         assert_eq!(keys(&one), in_use);
-        std::fs::remove_file(&folder).unwrap();
+        std::fs::remove_file(&directory).unwrap();
     }
 
     // A value of the storage may be anything, and a server with a wrong clock stores a time in the far future.

@@ -6,13 +6,13 @@ use causeway_testkit::ports::free_port;
 use serde_json::{Value, json};
 
 use super::client::send;
-use super::process::{Folder, ServerProcess, wait_until};
+use super::process::{Dir, ServerProcess, wait_until};
 
 pub(super) const ROOT: &str = ".local/share/causeway/pki/authorities/local/root.crt";
 
 /// An authority at `https://localhost:PORT/acme/local/directory`, whose clients answer HTTP-01 and TLS-ALPN-01 on these ports.
 pub(super) struct Authority {
-    pub(super) folder: Folder,
+    pub(super) dir: Dir,
     pub(super) port: u16,
     pub(super) process: ServerProcess,
 }
@@ -27,9 +27,9 @@ impl Authority {
             "automatic_https": { "disable_redirects": true },
             "routes": [{ "match": [{ "host": ["localhost"] }], "handle": [handler] }],
         } } } } });
-        let folder = Folder::with(&[("config.json", &config.to_string())]);
-        let process = folder.start(&["run", "--config", "config.json"]);
-        Self { folder, port, process }
+        let dir = Dir::with(&[("config.json", &config.to_string())]);
+        let process = dir.start(&["run", "--config", "config.json"]);
+        Self { dir, port, process }
     }
 
     pub(super) fn directory(&self) -> String {
@@ -38,7 +38,7 @@ impl Authority {
 
     /// A Caddyfile of a client for the name localhost. Caddy reads it too.
     pub(super) fn client(&self, [http, https]: [u16; 2], options: &str) -> String {
-        let root = self.folder.path(ROOT);
+        let root = self.dir.path(ROOT);
         format!(
             "{{\n\tadmin off\n\thttp_port {http}\n\thttps_port {https}\n\tskip_install_trust\n}}\nlocalhost {{\n\tbind 127.0.0.1\n\
              \ttls {{\n\t\tissuer acme {{\n\t\t\tdir {}\n\t\t\ttrusted_roots {}\n{options}\t\t}}\n\t}}\n\trespond hi\n}}\n",
@@ -49,12 +49,12 @@ impl Authority {
 
     /// Requests the client's site with the authority's root as the only trusted one.
     pub(super) fn curl(&self, port: u16) -> Result<String, String> {
-        curl(&self.folder, "localhost", port)
+        curl(&self.dir, "localhost", port)
     }
 }
 
-/// Requests the site of a name on this machine; the only trusted root is that of the authority in the folder.
-fn curl(authority: &Folder, name: &str, port: u16) -> Result<String, String> {
+/// Requests the site of a name on this machine; the only trusted root is that of the authority in the directory.
+fn curl(authority: &Dir, name: &str, port: u16) -> Result<String, String> {
     let mut command = Command::new("curl");
     command.args(["-sS", "-m", "10", "--noproxy", "*", "--resolve", &format!("*:{port}:127.0.0.1"), "--cacert"]);
     let done = command.arg(authority.path(ROOT)).arg(format!("https://{name}:{port}/")).output().unwrap();
@@ -80,8 +80,8 @@ fn our_own_client() {
         let ports = [free_port(), free_port()];
         let policy = json!({ "allow": { "domains": ["localhost"] } });
         let mut authority = Authority::start(json!({ "challenges": [challenge], "policy": policy }), ports);
-        let folder = Folder::with(&[("Caddyfile", &authority.client(ports, ""))]);
-        let mut client = folder.start(&["run"]);
+        let dir = Dir::with(&[("Caddyfile", &authority.client(ports, ""))]);
+        let mut client = dir.start(&["run"]);
         client.line_with("obtained a certificate from https://localhost");
         authority.process.line_with("issued a certificate of the authority 'local' for localhost");
         assert_eq!(authority.curl(ports[1]).as_deref(), Ok("hi"), "{challenge}");
@@ -93,7 +93,7 @@ fn our_own_client() {
 #[test]
 fn the_local_authority_after_an_issuer_that_fails() {
     let [http, https, closed] = [free_port(), free_port(), free_port()];
-    let folder = Folder::with(&[(
+    let dir = Dir::with(&[(
         "Caddyfile",
         &format!(
             "{{\n\tadmin off\n\thttp_port {http}\n\thttps_port {https}\n\tskip_install_trust\n}}\nsite.example, *.site.example \
@@ -101,7 +101,7 @@ fn the_local_authority_after_an_issuer_that_fails() {
              internal\n\t}}\n\trespond {{host}}\n}}\n"
         ),
     )]);
-    let mut server = folder.start(&["run"]);
+    let mut server = dir.start(&["run"]);
     let line = server.line_with("signs");
     assert!(
         line.contains("site.example: https://127.0.0.1:") && line.contains("; the local authority 'local' signs"),
@@ -109,13 +109,13 @@ fn the_local_authority_after_an_issuer_that_fails() {
     );
     server.line_with("site.example: obtained a certificate of the authority 'local'");
     // In storage, for the next start.
-    let stored = folder.path(".local/share/causeway/certificates/local/site.example/site.example.json");
+    let stored = dir.path(".local/share/causeway/certificates/local/site.example/site.example.json");
     wait_until("the certificate is stored", || stored.exists());
     if !has_curl() {
         return;
     }
     for name in ["site.example", "x.site.example"] {
-        assert_eq!(curl(&folder, name, https).as_deref(), Ok(name));
+        assert_eq!(curl(&dir, name, https).as_deref(), Ok(name));
     }
 }
 
@@ -124,13 +124,13 @@ fn the_local_authority_after_an_issuer_that_fails() {
 fn certbot() {
     let ports = [free_port(), free_port()];
     let authority = Authority::start(json!({ "challenges": ["http-01"] }), ports);
-    let folder = Folder::new();
+    let dir = Dir::new();
     let mut command = Command::new("certbot");
     command.args(["certonly", "--standalone", "--non-interactive", "--agree-tos", "--register-unsafely-without-email"]);
     command.args(["--domain", "localhost", "--http-01-address", "127.0.0.1", "--http-01-port", &ports[0].to_string()]);
-    command.args(["--server", &authority.directory()]).env("REQUESTS_CA_BUNDLE", authority.folder.path(ROOT));
+    command.args(["--server", &authority.directory()]).env("REQUESTS_CA_BUNDLE", authority.dir.path(ROOT));
     for name in ["config", "work", "logs"] {
-        command.arg(format!("--{name}-dir")).arg(folder.path(name));
+        command.arg(format!("--{name}-dir")).arg(dir.path(name));
     }
     let output = match command.output() {
         Ok(output) => output,
@@ -141,7 +141,7 @@ fn certbot() {
         }
     };
     assert!(output.status.success(), "{output:?}");
-    let chain = std::fs::read_to_string(folder.path("config/live/localhost/fullchain.pem")).unwrap();
+    let chain = std::fs::read_to_string(dir.path("config/live/localhost/fullchain.pem")).unwrap();
     assert_eq!(chain.matches("BEGIN CERTIFICATE").count(), 2);
 }
 
@@ -150,16 +150,16 @@ fn certbot() {
 fn a_client_with_a_separate_storage() {
     let ports = [free_port(), free_port()];
     let mut authority = Authority::start(json!({ "policy": { "allow": { "domains": ["localhost"] } } }), ports);
-    let folder = Folder::with(&[("Caddyfile", &authority.client(ports, ""))]);
-    let mut config: Value = serde_json::from_slice(&folder.output(&["adapt"]).stdout).unwrap();
-    let own = json!({ "module": "file_system", "root": folder.path("own") });
+    let dir = Dir::with(&[("Caddyfile", &authority.client(ports, ""))]);
+    let mut config: Value = serde_json::from_slice(&dir.output(&["adapt"]).stdout).unwrap();
+    let own = json!({ "module": "file_system", "root": dir.path("own") });
     config["apps"]["tls"]["automation"]["policies"][0]["storage"] = own;
-    folder.write("config.json", config.to_string());
-    let mut client = folder.start(&["run", "--config", "config.json"]);
+    dir.write("config.json", config.to_string());
+    let mut client = dir.start(&["run", "--config", "config.json"]);
     client.line_with("obtained a certificate from https://localhost");
     authority.process.line_with("issued a certificate of the authority 'local' for localhost");
     let names = |at: &str| {
-        let entries = std::fs::read_dir(folder.path(at)).into_iter().flatten();
+        let entries = std::fs::read_dir(dir.path(at)).into_iter().flatten();
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>()
     };
     let name = format!("localhost-{}-acme-local-directory", authority.port);
@@ -174,8 +174,8 @@ fn a_client_with_a_separate_storage() {
 fn a_name_that_the_policy_denies() {
     let ports = [free_port(), free_port()];
     let authority = Authority::start(json!({ "policy": { "deny": { "domains": ["localhost"] } } }), ports);
-    let folder = Folder::with(&[("Caddyfile", &authority.client(ports, ""))]);
-    let mut client = folder.start(&["run"]);
+    let dir = Dir::with(&[("Caddyfile", &authority.client(ports, ""))]);
+    let mut client = dir.start(&["run"]);
     let line = client.line_with("cannot obtain a certificate");
     assert!(line.contains("rejectedIdentifier"), "{line}");
 }
@@ -187,8 +187,8 @@ fn the_directive() {
     let site = format!(
         "http://acme.localhost:{port} {{\n\tbind 127.0.0.1\n\troute {{\n\tacme_server {{\n\t\tallow {{\n\t\t\tdomains a.test\n\t\t}}\n\t}}\n\trespond other\n\t}}\n}}\n"
     );
-    let folder = Folder::with(&[("Caddyfile", &format!("{{\n\tadmin off\n}}\n{site}"))]);
-    let _server = folder.start(&["run"]);
+    let dir = Dir::with(&[("Caddyfile", &format!("{{\n\tadmin off\n}}\n{site}"))]);
+    let _server = dir.start(&["run"]);
     let get = |path: &str| send(port, &format!("GET {path}"), &[&format!("Host: acme.localhost:{port}")]);
     let base = format!("https://acme.localhost:{port}/acme/local");
     let answer = get("/acme/local/directory");
@@ -215,8 +215,8 @@ fn mistakes() {
         ("resolvers tcp/192.0.2.1", "tcp/192.0.2.1"),
     ] {
         let text = format!("{{\n\tadmin off\n}}\nhttp://:0 {{\n\tacme_server {{\n\t{options}\n\t}}\n}}\n");
-        let folder = Folder::with(&[("Caddyfile", &text)]);
-        let output = folder.output(&["validate", "--config", "Caddyfile"]);
+        let dir = Dir::with(&[("Caddyfile", &text)]);
+        let output = dir.output(&["validate", "--config", "Caddyfile"]);
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && stderr.contains(words), "{options}: {stderr}");
     }
@@ -225,26 +225,25 @@ fn mistakes() {
 // Caddy's commands: the root comes from the admin API, or for `untrust` from a file. No case here reaches a trust store of this machine.
 #[test]
 fn trust_needs_a_server_and_a_known_authority() {
-    let folder = Folder::new();
+    let dir = Dir::new();
     let closed = free_port();
-    let output = folder.output(&["trust", "--address", &format!("localhost:{closed}")]);
+    let output = dir.output(&["trust", "--address", &format!("localhost:{closed}")]);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && stderr.contains(&format!("localhost:{closed}")), "{stderr}");
-    folder.write("root.crt", "not a certificate");
+    dir.write("root.crt", "not a certificate");
     for (arguments, words) in [
         (&["untrust", "--cert", "none.crt"][..], "none.crt"),
         (&["untrust", "--cert", "root.crt"], "expected a certificate as PEM"),
         (&["untrust", "--cert", "root.crt", "--ca", "local"], "cannot be used with"),
     ] {
-        let output = folder.output(arguments);
+        let output = dir.output(arguments);
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && stderr.contains(words), "{arguments:?}: {stderr}");
     }
-    folder
-        .write("Caddyfile", format!("{{\n\thttp_port {}\n\thttps_port {}\n}}\nlocalhost\n", free_port(), free_port()));
-    let mut server = folder.start(&["run"]);
+    dir.write("Caddyfile", format!("{{\n\thttp_port {}\n\thttps_port {}\n}}\nlocalhost\n", free_port(), free_port()));
+    let mut server = dir.start(&["run"]);
     let admin = format!("localhost:{}", server.admin_port());
-    let output = folder.output(&["untrust", "--ca", "other", "--address", &admin]);
+    let output = dir.output(&["untrust", "--ca", "other", "--address", &admin]);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && stderr.contains("no authority 'other'"), "{stderr}");
 }

@@ -4,7 +4,7 @@ use std::process::Output;
 
 use serde_json::{Value, json};
 
-use crate::process::Folder;
+use crate::process::Directory;
 
 /// Every supported directive, with its supported matchers and options.
 const EVERYTHING: &str = "\
@@ -71,7 +71,7 @@ fn stdout(output: Output) -> String {
 
 #[test]
 fn json_on_one_line_or_for_people() {
-    let folder = Folder::with(&[("Caddyfile", ":8080\nrespond hi\n")]);
+    let directory = Directory::with(&[("Caddyfile", ":8080\nrespond hi\n")]);
     let want = json!({ "apps": { "http": { "servers": { "srv0": {
         "listen": [":8080"], "routes": [{ "handle": [{ "handler": "static_response", "body": "hi" }] }],
     } } } } });
@@ -81,30 +81,30 @@ fn json_on_one_line_or_for_people() {
         (&["adapt", "--pretty"], 23),
         (&["adapt", "-p", "-c", "Caddyfile"], 23),
     ] {
-        let text = stdout(folder.output(arguments));
+        let text = stdout(directory.output(arguments));
         assert_eq!((serde_json::from_str::<Value>(&text).unwrap(), text.lines().count()), (want.clone(), lines));
     }
     // Caddy: the language is `caddyfile` unless a flag names another.
-    folder.write("site.conf", ":8080\nrespond hi\n");
-    stdout(folder.output(&["adapt", "-c", "site.conf"]));
-    stdout(folder.output_of(&["adapt", "-c", "-"], ":8080\nrespond hi\n"));
-    let text = stdout(folder.output_of(&["adapt", "-c", "-", "-a", "caddyfile"], ":8080\nrespond hi\n"));
+    directory.write("site.conf", ":8080\nrespond hi\n");
+    stdout(directory.output(&["adapt", "-c", "site.conf"]));
+    stdout(directory.output_of(&["adapt", "-c", "-"], ":8080\nrespond hi\n"));
+    let text = stdout(directory.output_of(&["adapt", "-c", "-", "-a", "caddyfile"], ":8080\nrespond hi\n"));
     assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), want);
 }
 
 #[test]
 fn all_implemented_features() {
-    let folder = Folder::with(&[("Caddyfile", EVERYTHING)]);
-    let json: Value = serde_json::from_str(&stdout(folder.output(&["adapt", "--validate"]))).unwrap();
+    let directory = Directory::with(&[("Caddyfile", EVERYTHING)]);
+    let json: Value = serde_json::from_str(&stdout(directory.output(&["adapt", "--validate"]))).unwrap();
     let server = &json["apps"]["http"]["servers"]["srv0"];
     assert_eq!(server["idle_timeout"], 120_000_000_000_u64);
-    assert_eq!(stdout(folder.output(&["validate"])), "Caddyfile is valid\n");
+    assert_eq!(stdout(directory.output(&["validate"])), "Caddyfile is valid\n");
     // The output of `adapt` is a valid configuration.
-    folder.write("config.json", json.to_string());
-    assert_eq!(stdout(folder.output(&["validate", "--config", "config.json"])), "config.json is valid\n");
+    directory.write("config.json", json.to_string());
+    assert_eq!(stdout(directory.output(&["validate", "--config", "config.json"])), "config.json is valid\n");
 }
 
-/// A check creates no file and no folder: as root it would leave ones that the server's user cannot write. It refuses a path that no user
+/// A check creates no file and no directory: as root it would leave ones that the server's user cannot write. It refuses a path that no user
 /// can write.
 #[test]
 fn a_check_creates_no_files() {
@@ -113,16 +113,16 @@ fn a_check_creates_no_files() {
             "{{\nadmin off\nlog {{\noutput file own/server.log\n}}\n}}\nlocalhost:8443 {{\nlog {{\noutput file {path}\n}}\ntls {{\ninsecure_secrets_log secrets\n}}\nroute {{\ncache {{\nsimplefs {{\npath cached\n}}\n}}\n}}\n}}\n"
         )
     };
-    let folder = Folder::with(&[("Caddyfile", &site("logs/deep/access.log"))]);
+    let directory = Directory::with(&[("Caddyfile", &site("logs/deep/access.log"))]);
     for arguments in [&["validate"][..], &["adapt", "--validate"]] {
-        stdout(folder.output(arguments));
+        stdout(directory.output(arguments));
         for path in ["own", "logs", "secrets", "cached"] {
-            assert!(!folder.path(path).exists(), "{arguments:?} created {path}");
+            assert!(!directory.path(path).exists(), "{arguments:?} created {path}");
         }
     }
     for (path, found) in [(".", "Is a directory"), ("Caddyfile/access.log", "Not a directory")] {
-        let folder = Folder::with(&[("Caddyfile", &site(path))]);
-        let output = folder.output(&["validate"]);
+        let directory = Directory::with(&[("Caddyfile", &site(path))]);
+        let output = directory.output(&["validate"]);
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code() == Some(1) && errors.contains(found), "{path}: {errors}");
     }
@@ -132,14 +132,14 @@ fn a_check_creates_no_files() {
 #[test]
 fn valid_syntax_that_cannot_be_served() {
     let site = ":8080\nreverse_proxy :9 {\n\ttransport http {\n\t\tversions 3\n\t}\n}\n";
-    let folder = Folder::with(&[("Caddyfile", site)]);
-    let json: Value = serde_json::from_str(&stdout(folder.output(&["adapt"]))).unwrap();
+    let directory = Directory::with(&[("Caddyfile", site)]);
+    let json: Value = serde_json::from_str(&stdout(directory.output(&["adapt"]))).unwrap();
     assert_eq!(
         json["apps"]["http"]["servers"]["srv0"]["routes"][0]["handle"][0]["transport"]["versions"],
         json!(["3"])
     );
     for arguments in [&["adapt", "--validate"][..], &["validate"], &["run"]] {
-        let refused = folder.output(arguments);
+        let refused = directory.output(arguments);
         assert_eq!(refused.status.code(), Some(1));
         assert_eq!(refused.stdout, b"");
         let want = "Error: Caddyfile:4:12: found '3', expected 1.1, 2 or h2c; HTTP/3 is not built into this version (docs/refused.md)\n";
@@ -150,28 +150,28 @@ fn valid_syntax_that_cannot_be_served() {
 /// `adapt` adds Caddy's wording on a second line where it differs; `validate` and `run` print the first line only.
 #[test]
 fn errors_in_the_format_of_caddy() {
-    let folder = Folder::with(&[("Caddyfile", ":8080 {\n\trespnd hi\n}\n")]);
+    let directory = Directory::with(&[("Caddyfile", ":8080 {\n\trespnd hi\n}\n")]);
     let line =
         "Error: Caddyfile:2:2: unrecognized directive: respnd (did you mean \"respond\"?); expected a directive\n";
-    let adapt = folder.output(&["adapt"]);
+    let adapt = directory.output(&["adapt"]);
     let both = format!("{line}Caddyfile:2: unrecognized directive: respnd\n");
     assert_eq!((adapt.status.code(), &*String::from_utf8_lossy(&adapt.stderr)), (Some(1), &*both));
-    assert_eq!(String::from_utf8_lossy(&folder.output(&["validate"]).stderr), line);
+    assert_eq!(String::from_utf8_lossy(&directory.output(&["validate"]).stderr), line);
 }
 
 #[test]
 fn warnings_are_no_errors() {
-    let folder = Folder::with(&[("Caddyfile", ":8080\nskip_log\nrespond hi\n")]);
-    let output = folder.output(&["validate"]);
+    let directory = Directory::with(&[("Caddyfile", ":8080\nskip_log\nrespond hi\n")]);
+    let output = directory.output(&["validate"]);
     let want = "Warning: Caddyfile:2:1: the 'skip_log' directive is deprecated, use 'log_skip' instead\n";
     assert_eq!((output.status.code(), &*String::from_utf8_lossy(&output.stderr)), (Some(0), want));
 }
 
 #[test]
 fn variables_from_a_file() {
-    let folder = Folder::with(&[("Caddyfile", ":{$PORT}\nrespond hi\n"), ("env", "PORT=8099\n")]);
+    let directory = Directory::with(&[("Caddyfile", ":{$PORT}\nrespond hi\n"), ("env", "PORT=8099\n")]);
     for arguments in [&["adapt", "--envfile", "env"][..], &["validate", "--envfile", "env"]] {
-        let mut command = folder.command(arguments);
+        let mut command = directory.command(arguments);
         let output = command.env_remove("PORT").output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         assert!(arguments[0] != "adapt" || String::from_utf8_lossy(&output.stdout).contains("[\":8099\"]"));
@@ -180,12 +180,12 @@ fn variables_from_a_file() {
 
 #[test]
 fn version_and_help() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     let version = env!("CARGO_PKG_VERSION");
-    assert_eq!(stdout(folder.output(&["version"])), format!("causeway v{version}\n"));
-    assert_eq!(stdout(folder.output(&["--version"])), format!("causeway v{version}\n"));
+    assert_eq!(stdout(directory.output(&["version"])), format!("causeway v{version}\n"));
+    assert_eq!(stdout(directory.output(&["--version"])), format!("causeway v{version}\n"));
     for arguments in [&[][..], &["--help"], &["help"], &["-h"]] {
-        let text = stdout(folder.output(arguments));
+        let text = stdout(directory.output(arguments));
         for command in ["run", "file-server", "respond", "adapt", "fmt", "validate", "version"] {
             assert!(text.lines().any(|line| line.trim_start().starts_with(command)), "{arguments:?}: {command}");
         }
@@ -195,6 +195,6 @@ fn version_and_help() {
         (&["file-server", "--help"], "--browse"),
         (&["respond", "-h"], "--header"),
     ] {
-        assert!(stdout(folder.output(arguments)).contains(flag), "{arguments:?}");
+        assert!(stdout(directory.output(arguments)).contains(flag), "{arguments:?}");
     }
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use serde_json::{Value, json};
 
 use crate::client::{ReceivedResponse, get, send, send_body};
-use crate::process::{Folder, ServerProcess};
+use crate::process::{Directory, ServerProcess};
 
 const CONFIG: &str = r#"{"apps": {"http": {"servers": {"a": {"@id": "srv", "listen": ["127.0.0.1:0"],
     "routes": [{"@id": "r0", "handle": [{"handler": "static_response", "body": "one"}]}]}}}}}"#;
@@ -15,11 +15,11 @@ const ROUTES: &str = "/config/apps/http/servers/a/routes";
 
 /// Starts a server with the configuration above. Returns the port of its site and of its API.
 #[track_caller]
-fn start() -> (Folder, ServerProcess, u16, u16) {
-    let folder = Folder::with(&[("config.json", CONFIG)]);
-    let mut server = folder.start(&["run", "--config", "config.json"]);
+fn start() -> (Directory, ServerProcess, u16, u16) {
+    let directory = Directory::with(&[("config.json", CONFIG)]);
+    let mut server = directory.start(&["run", "--config", "config.json"]);
     let (site, admin) = (server.port(), server.admin_port());
-    (folder, server, site, admin)
+    (directory, server, site, admin)
 }
 
 /// Sends one request and returns the response. A body is JSON unless a field sets another type.
@@ -55,7 +55,7 @@ fn check(admin: u16, line: &str, fields: &[&str], body: &str, status: u16, want:
 // Caddy's API documentation, `GET /config/[path]`.
 #[test]
 fn reading() {
-    let (_folder, _server, _, admin) = start();
+    let (_directory, _server, _, admin) = start();
     let listen = json!(["127.0.0.1:0"]);
     for (path, status, want) in [
         ("/config/", 200, serde_json::from_str(CONFIG).unwrap()),
@@ -127,7 +127,7 @@ fn reading() {
 // Every path that the message of a 404 names is an endpoint, and lists its methods.
 #[test]
 fn endpoints() {
-    let (_folder, _server, _, admin) = start();
+    let (_directory, _server, _, admin) = start();
     let message = call(admin, "GET /nope", &[], "").body;
     let (_, names) = message.split_once("the endpoints are ").unwrap();
     let names: Vec<_> = names.split([' ', ',', '"']).filter(|word| word.starts_with('/')).collect();
@@ -143,7 +143,7 @@ fn endpoints() {
 // POST appends to an array or sets, PUT inserts or creates, PATCH replaces, DELETE removes.
 #[test]
 fn changing() {
-    let (_folder, _server, site, admin) = start();
+    let (_directory, _server, site, admin) = start();
     let route = |body: &str| json!({ "handle": [{ "handler": "static_response", "body": body }] });
     let bodies = |want: &[&str]| {
         let answer = call(admin, &format!("GET {ROUTES}"), &[], "");
@@ -175,7 +175,7 @@ fn changing() {
 /// A refused change leaves the configuration as it was.
 #[test]
 fn changes_that_are_refused() {
-    let (_folder, _server, site, admin) = start();
+    let (_directory, _server, site, admin) = start();
     let before = call(admin, "GET /config/", &[], "").body;
     for (line, body, status, want) in [
         (format!("POST {ROUTES}/..."), "1", 500, "final element is not an array".to_owned()),
@@ -239,7 +239,7 @@ fn changes_that_are_refused() {
 // gets 412.
 #[test]
 fn etag_and_if_match() {
-    let (_folder, _server, _, admin) = start();
+    let (_directory, _server, _, admin) = start();
     let tag = |path: &str| call(admin, &format!("GET {path}"), &[], "").field("ETag").unwrap();
     let etag = tag("/config/apps");
     let (path, hash) = etag.trim_matches('"').split_once(' ').unwrap();
@@ -269,7 +269,7 @@ fn etag_and_if_match() {
 // admin.go: Host must be trusted, and so must Origin if there is one; no-cors, `null` and WebSocket are refused.
 #[test]
 fn refused_hosts_and_origins() {
-    let (_folder, mut server, _, admin) = start();
+    let (_directory, mut server, _, admin) = start();
     let ours = format!("Origin: http://localhost:{admin}");
     let line = format!("GET {LISTEN}");
     for (fields, status, want) in [
@@ -316,7 +316,7 @@ fn refused_hosts_and_origins() {
 // Caddy's documentation of `admin.origins` and `admin.enforce_origin`.
 #[test]
 fn configured_origins() {
-    let (_folder, _server, _, admin) = start();
+    let (_directory, _server, _, admin) = start();
     let rules = r#"{"listen": "localhost:0", "enforce_origin": true, "origins": ["http://a.example", "b.example:1"]}"#;
     check(admin, "PUT /config/admin", &[], rules, 200, json!(""));
     for (host, origin, status) in [
@@ -337,7 +337,7 @@ fn configured_origins() {
 // loaded.
 #[test]
 fn adapting() {
-    let (_folder, _server, site, admin) = start();
+    let (_directory, _server, site, admin) = start();
     let caddyfile = "Content-Type: text/caddyfile";
     let adapted = call(admin, "POST /adapt", &[caddyfile], ":8080\nfs other\n");
     assert_eq!(adapted.status, 200, "{}", adapted.body);
@@ -367,10 +367,10 @@ fn adapting() {
 /// A Caddyfile's warnings are part of the response, for `/adapt` and `/load`.
 #[test]
 fn warnings() {
-    let (folder, _server, _, admin) = start();
+    let (directory, _server, _, admin) = start();
     let caddyfile = "Content-Type: text/caddyfile; charset=utf-8";
     // An import without a matching file is accepted with a warning.
-    let none = folder.path("none/*").display().to_string();
+    let none = directory.path("none/*").display().to_string();
     let body = format!("{{\n\tadmin localhost:0\n}}\nimport {none}\nhttp://127.0.0.1:0 {{\n\trespond two\n}}\n");
     for path in ["/adapt", "/load"] {
         let answer = call(admin, &format!("POST {path}"), &[caddyfile], &body);
@@ -386,8 +386,8 @@ fn warnings() {
 /// The last loaded configuration is saved for `--resume`, readable by its owner only.
 #[test]
 fn the_configuration_is_kept() {
-    let (folder, _server, _, admin) = start();
-    let path = folder.path(".config/causeway/autosave.json");
+    let (directory, _server, _, admin) = start();
+    let path = directory.path(".config/causeway/autosave.json");
     let kept = || serde_json::from_slice::<Value>(&std::fs::read(&path).unwrap()).unwrap();
     assert_eq!(kept(), serde_json::from_str::<Value>(CONFIG).unwrap());
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -402,16 +402,16 @@ fn the_configuration_is_kept() {
 
 #[test]
 fn commands_without_a_configuration_have_no_api() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     for arguments in [
         &["respond", "--listen", "127.0.0.1:0", "hi"][..],
         &["file-server", "--listen", "127.0.0.1:0"],
         &["run", "--listen", "127.0.0.1:0"],
     ] {
-        let mut command = folder.command(arguments);
+        let mut command = directory.command(arguments);
         // An address that no process on this machine can bind.
         command.env("CADDY_ADMIN", "192.0.2.1:1");
         drop(ServerProcess::start(command));
     }
-    assert!(!folder.path(".config").exists());
+    assert!(!directory.path(".config").exists());
 }

@@ -10,7 +10,7 @@ use causeway_testkit::ports::free_port;
 use serde_json::{Value, json};
 
 use crate::client::{ReceivedResponse, connect, get, send, send_body};
-use crate::process::{Folder, ServerProcess};
+use crate::process::{Directory, ServerProcess};
 
 /// A configuration with one site that responds with `body`, on a port that the system chose at the start.
 fn config(body: &str) -> Value {
@@ -21,11 +21,11 @@ fn config(body: &str) -> Value {
 }
 
 #[track_caller]
-fn start() -> (Folder, ServerProcess, u16, u16) {
-    let folder = Folder::with(&[("config.json", &config("old").to_string())]);
-    let mut server = folder.start(&["run", "--config", "config.json", "--workers", "2"]);
+fn start() -> (Directory, ServerProcess, u16, u16) {
+    let directory = Directory::with(&[("config.json", &config("old").to_string())]);
+    let mut server = directory.start(&["run", "--config", "config.json", "--workers", "2"]);
     let (site, admin) = (server.port(), server.admin_port());
-    (folder, server, site, admin)
+    (directory, server, site, admin)
 }
 
 #[track_caller]
@@ -42,7 +42,7 @@ fn read(admin: u16, path: &str) -> Value {
 
 #[test]
 fn json_and_caddyfile() {
-    let (_folder, _server, site, admin) = start();
+    let (_directory, _server, site, admin) = start();
     let answer = load(admin, "application/json", &config("new").to_string());
     assert_eq!((answer.status, &*answer.body), (200, ""));
     assert_eq!(get(site, "/").body, "new");
@@ -56,7 +56,7 @@ fn json_and_caddyfile() {
 /// After any failure, the sites, the API and the configuration are unchanged.
 #[test]
 fn a_load_that_fails_changes_nothing() {
-    let (_folder, _server, site, admin) = start();
+    let (_directory, _server, site, admin) = start();
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let taken = taken.local_addr().unwrap();
     let in_use = format!("listening on {taken}: the port is in use by another program");
@@ -164,7 +164,7 @@ fn a_load_that_fails_changes_nothing() {
 /// An idle connection survives a load; its next request uses the new configuration.
 #[test]
 fn a_connection_survives_a_load() {
-    let (_folder, _server, site, admin) = start();
+    let (_directory, _server, site, admin) = start();
     let mut stream = connect(site);
     let mut send_request = |body: &str| {
         stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
@@ -184,7 +184,7 @@ fn a_connection_survives_a_load() {
 /// No request fails while one or several clients load configurations.
 #[test]
 fn loads_under_traffic() {
-    let (_folder, _server, site, admin) = start();
+    let (_directory, _server, site, admin) = start();
     let over = AtomicBool::new(false);
     let served = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -221,7 +221,7 @@ fn loads_under_traffic() {
 /// The response to the request that moves the API is still sent; then the old address is closed.
 #[test]
 fn the_api_moves() {
-    let (_folder, mut server, site, admin) = start();
+    let (_directory, mut server, site, admin) = start();
     let port = free_port();
     let mut moved = config("moved");
     moved["admin"] = json!({ "listen": format!("127.0.0.1:{port}") });
@@ -244,7 +244,7 @@ fn the_api_moves() {
 /// The API moves on one port to an address that covers the old one, and back.
 #[test]
 fn the_api_moves_on_its_port() {
-    let (_folder, mut server, _, admin) = start();
+    let (_directory, mut server, _, admin) = start();
     let port = free_port();
     for (asked, place) in
         [(admin, format!("127.0.0.1:{port}")), (port, format!(":{port}")), (port, format!("127.0.0.1:{port}"))]
@@ -261,19 +261,19 @@ fn the_api_moves_on_its_port() {
 /// The permission bits of the API's Unix socket change with the configuration. The socket stays open.
 #[test]
 fn the_permissions_of_the_api() {
-    // Not in the test's folder, whose path may be longer than a socket's.
+    // Not in the test's directory, whose path may be longer than a socket's.
     let socket = std::env::temp_dir().join(format!("causeway-api-bits-{}", std::process::id()));
     let _ = std::fs::remove_file(&socket);
-    let folder = Folder::new();
+    let directory = Directory::new();
     let mut server = None;
     for mode in ["0600", "0660", "0200"] {
         let caddyfile =
             format!("{{\n\tadmin \"unix/{}|{mode}\"\n}}\nhttp://:0 {{\n\trespond {mode}\n}}\n", socket.display());
-        folder.write("Caddyfile", caddyfile);
+        directory.write("Caddyfile", caddyfile);
         match server {
-            None => server = Some(folder.start(&["run"])),
+            None => server = Some(directory.start(&["run"])),
             Some(_) => {
-                let reload = folder.output(&["reload"]);
+                let reload = directory.output(&["reload"]);
                 assert!(reload.status.success(), "{mode}: {}", String::from_utf8_lossy(&reload.stderr));
             }
         }
@@ -285,7 +285,7 @@ fn the_permissions_of_the_api() {
 /// A removed site's listener is closed, an added site's is open.
 #[test]
 fn sites_are_added_and_removed() {
-    let (_folder, _server, site, admin) = start();
+    let (_directory, _server, site, admin) = start();
     let port = free_port();
     let moved = config("moved").to_string().replace("127.0.0.1:0", &format!("127.0.0.1:{port}"));
     assert_eq!(load(admin, "application/json", &moved).status, 200);
@@ -304,7 +304,7 @@ fn sites_are_added_and_removed() {
 /// An unchanged configuration is not loaded again, unless the request forces it.
 #[test]
 fn an_unchanged_configuration() {
-    let (_folder, mut server, _, admin) = start();
+    let (_directory, mut server, _, admin) = start();
     let host = format!("Host: localhost:{admin}");
     let json = "Content-Type: application/json";
     // The order of an object's members is irrelevant.
@@ -323,7 +323,7 @@ fn an_unchanged_configuration() {
 /// A configuration's `debug` level applies once it is loaded.
 #[test]
 fn the_level_changes_with_the_configuration() {
-    let (_folder, mut server, _, admin) = start();
+    let (_directory, mut server, _, admin) = start();
     let mut loud = config("loud");
     loud["logging"] = json!({ "logs": { "default": { "level": "DEBUG" } } });
     assert_eq!(load(admin, "application/json", &loud.to_string()).status, 200);
@@ -336,8 +336,9 @@ fn the_level_changes_with_the_configuration() {
 // logged.
 #[test]
 fn a_root_that_cannot_be_read() {
-    let (_folder, mut server, _, admin) = start();
-    let found = "found the root 'nowhere', expected a folder that can be read: No such file or directory (os error 2)";
+    let (_directory, mut server, _, admin) = start();
+    let found =
+        "found the root 'nowhere', expected a directory that can be read: No such file or directory (os error 2)";
     let answer = load(admin, "text/caddyfile", "http://:0 {\n\tbind 127.0.0.1\n\troot nowhere\n\tfile_server\n}\n");
     assert_eq!(answer.status, 200, "{}", answer.body);
     let want = json!({ "warnings": [{ "file": "Caddyfile", "line": 3, "message": found }] });
@@ -357,8 +358,8 @@ fn a_root_that_cannot_be_read() {
 fn a_load_during_shutdown() {
     let mut announced = config("old");
     announced["apps"]["http"]["shutdown_delay"] = json!("2s");
-    let folder = Folder::with(&[("config.json", &announced.to_string())]);
-    let mut server = folder.start(&["run", "--config", "config.json"]);
+    let directory = Directory::with(&[("config.json", &announced.to_string())]);
+    let mut server = directory.start(&["run", "--config", "config.json"]);
     let admin = server.admin_port();
     server.signal(rustix::process::Signal::TERM);
     server.line_with("Stopping in 2 s");
@@ -371,7 +372,7 @@ fn a_load_during_shutdown() {
 
 #[test]
 fn a_body_beyond_the_limit() {
-    let (_folder, _server, site, admin) = start();
+    let (_directory, _server, site, admin) = start();
     let head = format!(
         "POST /load HTTP/1.1\r\nHost: localhost:{admin}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
         65 << 20
@@ -394,7 +395,7 @@ fn a_body_beyond_the_limit() {
 // A list is not an object, although serde can read it as an object's fields in order: `[]` would serve no site.
 #[test]
 fn a_list_is_not_a_configuration() {
-    let (_folder, _server, site, admin) = start();
+    let (_directory, _server, site, admin) = start();
     for (config, place) in
         [("[]", "."), ("[null, null]", "."), (r#"{"apps": {"http": []}}"#, "apps.http"), (r#"{"admin": []}"#, "admin")]
     {
@@ -409,7 +410,7 @@ fn a_list_is_not_a_configuration() {
 // After many loads under traffic only one plan is left, and the numbers of descriptors and threads have not grown.
 #[test]
 fn loads_leave_no_resources() {
-    let (_folder, server, site, admin) = start();
+    let (_directory, server, site, admin) = start();
     let status = |admin| read(admin, "/causeway/status");
     let held = |pid: u32, what: &str| std::fs::read_dir(format!("/proc/{pid}/{what}")).unwrap().count();
     let pid = server.pid();

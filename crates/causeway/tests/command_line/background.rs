@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use causeway_testkit::ports::free_port;
 
 use crate::client::{get, send};
-use crate::process::Folder;
+use crate::process::Directory;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A folder with a Caddyfile that sets the ports of the site and of the API.
+/// A directory with a Caddyfile that sets the ports of the site and of the API.
 struct Background {
-    folder: Folder,
+    directory: Directory,
     site: u16,
     admin: u16,
     runs: Cell<u32>,
@@ -23,7 +23,7 @@ struct Background {
 
 impl Background {
     fn new() -> Self {
-        let it = Self { folder: Folder::new(), site: free_port(), admin: free_port(), runs: Cell::new(0) };
+        let it = Self { directory: Directory::new(), site: free_port(), admin: free_port(), runs: Cell::new(0) };
         it.write("one");
         it
     }
@@ -31,16 +31,17 @@ impl Background {
     fn write(&self, body: &str) {
         let Self { site, admin, .. } = self;
         let options = format!("{{\n\tadmin 127.0.0.1:{admin}\n\tgrace_period 1s\n}}\n");
-        self.folder.write("Caddyfile", format!("{options}http://:{site} {{\n\tbind 127.0.0.1\n\trespond {body}\n}}\n"));
+        self.directory
+            .write("Caddyfile", format!("{options}http://:{site} {{\n\tbind 127.0.0.1\n\trespond {body}\n}}\n"));
     }
 
     /// Runs a command and returns its status, output and errors. They go to files, since a background process may keep
     /// its pipes open.
     fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
-        let mut command = self.folder.command(arguments);
+        let mut command = self.directory.command(arguments);
         command.stdin(Stdio::null());
         let run = self.runs.replace(self.runs.get() + 1);
-        let [out, err] = ["out", "err"].map(|name| self.folder.path(&format!("{name}{run}")));
+        let [out, err] = ["out", "err"].map(|name| self.directory.path(&format!("{name}{run}")));
         command.stdout(File::create(&out).unwrap());
         command.stderr(File::create(&err).unwrap());
         let mut child = command.spawn().unwrap();
@@ -62,7 +63,7 @@ impl Background {
 impl Drop for Background {
     fn drop(&mut self) {
         // Stop the server that a failed test left running.
-        let _ = self.folder.output(&["stop", "--address", &format!("127.0.0.1:{}", self.admin)]);
+        let _ = self.directory.output(&["stop", "--address", &format!("127.0.0.1:{}", self.admin)]);
     }
 }
 
@@ -70,7 +71,7 @@ impl Drop for Background {
 fn start_reload_stop() {
     let it = Background::new();
     let (status, out, err) = it.run(&["start", "--pidfile", "pid"]);
-    let pid = std::fs::read_to_string(it.folder.path("pid")).unwrap();
+    let pid = std::fs::read_to_string(it.directory.path("pid")).unwrap();
     let want = format!("Causeway runs in the background with process id {}; `causeway stop` ends it\n", pid.trim_end());
     assert_eq!((status, out), (Some(0), want), "{err}");
     assert_eq!(get(it.site, "/").body, "one");
@@ -86,15 +87,15 @@ fn start_reload_stop() {
     assert_eq!(it.run(&["reload"]), (Some(0), String::new(), String::new()));
     assert_eq!(get(it.site, "/").body, "two");
     // A mistake that only compilation finds is still reported with its line.
-    let good = std::fs::read_to_string(it.folder.path("Caddyfile")).unwrap();
-    it.folder.write("Caddyfile", good.replace("bind 127.0.0.1\n", "bind unixgram//run/x\n"));
+    let good = std::fs::read_to_string(it.directory.path("Caddyfile")).unwrap();
+    it.directory.write("Caddyfile", good.replace("bind 127.0.0.1\n", "bind unixgram//run/x\n"));
     let expected = "expected unix/PATH: HTTP needs a Unix socket of streams\n";
     let want = format!("Error: Caddyfile:6:7: found 'unixgram//run/x', {expected}");
     assert_eq!(it.run(&["reload"]), (Some(1), String::new(), want));
     // Only the server can detect a port in use.
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = taken.local_addr().unwrap().port();
-    it.folder.write("Caddyfile", good.replace(&format!(":{}", it.site), &format!(":{port}")));
+    it.directory.write("Caddyfile", good.replace(&format!(":{}", it.site), &format!(":{port}")));
     let (status, _, err) = it.run(&["reload"]);
     let want = format!(
         "Error: Caddyfile: the server on 127.0.0.1:{} refuses it: loading config: loading new config: listening on \
@@ -113,13 +114,13 @@ fn start_reload_stop() {
 #[test]
 fn address_of_the_api_in_an_environment_file() {
     let it = Background::new();
-    it.folder.write("env", format!("ADMIN=localhost:{}\n", it.admin));
-    let written = std::fs::read_to_string(it.folder.path("Caddyfile")).unwrap();
+    it.directory.write("env", format!("ADMIN=localhost:{}\n", it.admin));
+    let written = std::fs::read_to_string(it.directory.path("Caddyfile")).unwrap();
     let written = written.replace(&format!("admin 127.0.0.1:{}", it.admin), "admin {env.ADMIN}");
-    it.folder.write("Caddyfile", &written);
-    let _server = it.folder.start(&["run", "--envfile", "env"]);
+    it.directory.write("Caddyfile", &written);
+    let _server = it.directory.start(&["run", "--envfile", "env"]);
     assert_eq!(get(it.site, "/").body, "one");
-    it.folder.write("Caddyfile", written.replace("respond one", "respond two"));
+    it.directory.write("Caddyfile", written.replace("respond one", "respond two"));
     assert_eq!(it.run(&["reload", "--envfile", "env"]), (Some(0), String::new(), String::new()));
     assert_eq!(get(it.site, "/").body, "two");
     assert_eq!(send(it.admin, "GET /config/", &["Host: evil.example"]).status, 403);
@@ -128,7 +129,7 @@ fn address_of_the_api_in_an_environment_file() {
 #[test]
 fn configurations_that_start_refuses() {
     let it = Background::new();
-    it.folder.write("Caddyfile", ":0\nrespnd hi\n");
+    it.directory.write("Caddyfile", ":0\nrespnd hi\n");
     let (status, out, err) = it.run(&["start"]);
     assert_eq!((status, &*out), (Some(1), ""));
     let words =
@@ -163,7 +164,7 @@ fn no_running_server() {
         let (status, out, err) = it.run(arguments);
         assert_eq!((status, &*out, err), (Some(1), "", format!("Error: {want}\n")), "{arguments:?}");
     }
-    let mut command = it.folder.command(&["run"]);
+    let mut command = it.directory.command(&["run"]);
     command.env("CADDY_ADMIN", "nonsense").stderr(Stdio::piped());
     let output = command.output().unwrap();
     let want = "Error: CADDY_ADMIN: found 'nonsense', expected [tcp/]host:port or [tcp/]host:first-last\n";
@@ -173,8 +174,8 @@ fn no_running_server() {
 /// `list-modules` prints the registry, and the modules of other kinds.
 #[test]
 fn list_modules() {
-    let folder = Folder::new();
-    let print = |arguments: &[&str]| String::from_utf8(folder.output(arguments).stdout).unwrap();
+    let directory = Directory::new();
+    let print = |arguments: &[&str]| String::from_utf8(directory.output(arguments).stdout).unwrap();
     let text = print(&["list-modules"]);
     let modules: Vec<_> = text.lines().take_while(|line| !line.is_empty()).collect();
     assert!(modules.is_sorted_by(|one, other| one < other), "{text}");
@@ -201,8 +202,8 @@ fn list_modules() {
 
 #[test]
 fn environ() {
-    let folder = Folder::with(&[("env", "OF_FILE=1\nBOTH=file\n")]);
-    let mut command = folder.command(&["environ", "--envfile", "env"]);
+    let directory = Directory::with(&[("env", "OF_FILE=1\nBOTH=file\n")]);
+    let mut command = directory.command(&["environ", "--envfile", "env"]);
     let output = command.env_clear().env("BOTH", "process").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.ends_with("\n\nBOTH=process\nOF_FILE=1\n"), "{text}");
@@ -211,14 +212,14 @@ fn environ() {
 /// `status` prints the status of the admin API, and fails without a server: for health checks.
 #[test]
 fn status() {
-    let folder = Folder::with(&[("Caddyfile", ":0\nrespond hi\n")]);
-    let mut server = folder.start(&["run"]);
+    let directory = Directory::with(&[("Caddyfile", ":0\nrespond hi\n")]);
+    let mut server = directory.start(&["run"]);
     let address = format!("localhost:{}", server.admin_port());
-    let output = folder.output(&["status", "--address", &address]);
+    let output = directory.output(&["status", "--address", &address]);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((output.status.code(), &json["live_plans"], &json["panics"]), (Some(0), &1.into(), &0.into()));
     drop(server);
-    let output = folder.output(&["status", "--address", &address]);
+    let output = directory.output(&["status", "--address", &address]);
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(error.starts_with(&format!("Error: no server listens on {address}; ")), "{error}");
     assert_eq!(output.status.code(), Some(1));

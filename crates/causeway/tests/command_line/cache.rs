@@ -6,22 +6,22 @@ use causeway_testkit::ports::free_ports;
 use rustix::process::Signal;
 
 use crate::client::{ReceivedResponse, get, send};
-use crate::process::{Folder, ServerProcess};
+use crate::process::{Directory, ServerProcess};
 
 /// Timeout after which a test fails instead of hanging.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A site with a cache, and its origin, whose responses differ.
-fn start(options: &str) -> (Folder, [u16; 2], ServerProcess, u16) {
+fn start(options: &str) -> (Directory, [u16; 2], ServerProcess, u16) {
     let [site, origin] = free_ports();
     let caddyfile = format!(
         "{{\n\tadmin localhost:0\n\tauto_https off\n}}\nhttp://localhost:{site} {{\n\tcache {{\n{options}\n\t}}\n\treverse_proxy localhost:{origin}\n}}\n\
          http://localhost:{origin} {{\n\theader Cache-Control max-age=600\n\theader Surrogate-Key \"all {{path}}\"\n\trespond {{http.request.uuid}}\n}}\n"
     );
-    let folder = Folder::with(&[("Caddyfile", &caddyfile)]);
-    let mut server = folder.start(&["run"]);
+    let directory = Directory::with(&[("Caddyfile", &caddyfile)]);
+    let mut server = directory.start(&["run"]);
     let admin = server.admin_port();
-    (folder, [site, origin], server, admin)
+    (directory, [site, origin], server, admin)
 }
 
 fn admin(port: u16, request: &str) -> (u16, serde_json::Value) {
@@ -36,7 +36,7 @@ fn is_hit(response: &ReceivedResponse) -> bool {
 // docs/cache.md: the admin API shows and removes stored responses, and metrics count lookups.
 #[test]
 fn the_admin_api() {
-    let (_folder, [site, _], _server, port) = start("");
+    let (_directory, [site, _], _server, port) = start("");
     let one = get(site, "/a?b=c&d");
     let two = get(site, "/a?b=c&d");
     assert!(!is_hit(&one) && is_hit(&two));
@@ -73,7 +73,7 @@ fn the_admin_api() {
 // docs/cache.md, Files: responses outlive the process.
 #[test]
 fn files_outlive_the_process() {
-    let (folder, [site, _], server, port) = start("\t\tsimplefs {\n\t\t\tpath stored\n\t\t}");
+    let (directory, [site, _], server, port) = start("\t\tsimplefs {\n\t\t\tpath stored\n\t\t}");
     let one = get(site, "/");
     let begun = Instant::now();
     while admin(port, "GET /causeway/cache").1["files"] != 1 {
@@ -81,7 +81,7 @@ fn files_outlive_the_process() {
     }
     server.signal(Signal::TERM);
     server.status();
-    let mut server = folder.start(&["run"]);
+    let mut server = directory.start(&["run"]);
     let port = server.admin_port();
     let begun = Instant::now();
     while admin(port, "GET /causeway/cache").1["files"] != 1 {
@@ -97,7 +97,7 @@ fn files_outlive_the_process() {
 // Concurrent requests of one URI go to the origin once, over all workers.
 #[test]
 fn concurrent_requests() {
-    let (_folder, [site, _], _server, _) = start("");
+    let (_directory, [site, _], _server, _) = start("");
     let clients: Vec<_> = (0..20).map(|_| std::thread::spawn(move || get(site, "/").body)).collect();
     let mut bodies: Vec<_> = clients.into_iter().map(|client| client.join().unwrap()).collect();
     bodies.dedup();

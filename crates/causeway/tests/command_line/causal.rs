@@ -12,14 +12,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::client::{ReceivedResponse, connect, get, send, send_body};
-use crate::process::{Folder, ServerProcess};
+use crate::process::{Directory, ServerProcess};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 const CADDYFILE: &str = "{\n\tadmin localhost:0\n\tgrace_period 1s\n}\nhttp://:0 {\n\tbind 127.0.0.1\n\trespond /api/* api\n\trespond hello\n}\n";
 
 /// A server, and a client that sends its next request one millisecond after each response.
 struct ProfiledSite {
-    folder: Folder,
+    directory: Directory,
     server: Option<ServerProcess>,
     site: u16,
     admin: u16,
@@ -30,8 +30,8 @@ struct ProfiledSite {
 impl ProfiledSite {
     #[track_caller]
     fn start() -> Self {
-        let folder = Folder::with(&[("Caddyfile", CADDYFILE)]);
-        let mut server = folder.start(&["run"]);
+        let directory = Directory::with(&[("Caddyfile", CADDYFILE)]);
+        let mut server = directory.start(&["run"]);
         let (site, admin) = (server.port(), server.admin_port());
         let ends = Arc::new(AtomicBool::new(false));
         let end = Arc::clone(&ends);
@@ -50,7 +50,7 @@ impl ProfiledSite {
             }
             count_responses
         });
-        Self { folder, server: Some(server), site, admin, ends, load: Some(load) }
+        Self { directory, server: Some(server), site, admin, ends, load: Some(load) }
     }
 
     #[track_caller]
@@ -344,13 +344,13 @@ fn the_command() {
     let address = site.address();
     let arguments =
         ["profile", "--address", &address, "--for", "1s", "--out", "found.html", "--formats", "coz,folded,pprof"];
-    let output = site.folder.output(&arguments);
+    let output = site.directory.output(&arguments);
     let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert_eq!(output.status.code(), Some(0), "{err}");
     assert!(out.contains("request: ") && out.contains("The load "), "{out}");
     assert!(err.starts_with("Profiling for 1 s\n"), "{err}");
     assert!(err.ends_with("The report is in found.html, found.json, found.coz, found.folded, found.pb.gz\n"), "{err}");
-    let read = |name: &str| std::fs::read(site.folder.path(name)).unwrap();
+    let read = |name: &str| std::fs::read(site.directory.path(name)).unwrap();
     assert!(read("found.html").starts_with(b"<!DOCTYPE html>"));
     let report: Value = serde_json::from_slice(&read("found.json")).unwrap();
     assert_eq!(report["speech"]["subject"], "this server");
@@ -364,7 +364,7 @@ fn the_command() {
 fn the_command_and_the_profile_of_another_client() {
     let site = ProfiledSite::start();
     let address = site.address();
-    let mut command = site.folder.command(&["profile", "--address", &address, "--for", "60s", "--out", "own.html"]);
+    let mut command = site.directory.command(&["profile", "--address", &address, "--for", "60s", "--out", "own.html"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     site.until("it does not begin", |status| status["elapsed"].as_f64().unwrap() >= 0.5);
     assert_eq!(site.call("POST /causal/stop?number=1").status, 200);
@@ -372,7 +372,7 @@ fn the_command_and_the_profile_of_another_client() {
     assert_eq!(started["number"], 2);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let own: Value = serde_json::from_slice(&std::fs::read(site.folder.path("own.json")).unwrap()).unwrap();
+    let own: Value = serde_json::from_slice(&std::fs::read(site.directory.path("own.json")).unwrap()).unwrap();
     let first: Value = serde_json::from_str(&site.call("GET /causal/report?number=1").body).unwrap();
     assert_eq!(own, first);
     assert_eq!((&site.status()["number"], &site.status()["running"]), (&json!(2), &json!(true)));
@@ -382,9 +382,9 @@ fn the_command_and_the_profile_of_another_client() {
 fn the_command_and_several_servers() {
     let sites = [ProfiledSite::start(), ProfiledSite::start()];
     let address = sites.each_ref().map(ProfiledSite::address).join(",");
-    let output = sites[0].folder.output(&["profile", "--address", &address, "--for", "1s", "--out", "both.html"]);
+    let output = sites[0].directory.output(&["profile", "--address", &address, "--for", "1s", "--out", "both.html"]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let report: Value = serde_json::from_slice(&std::fs::read(sites[0].folder.path("both.json")).unwrap()).unwrap();
+    let report: Value = serde_json::from_slice(&std::fs::read(sites[0].directory.path("both.json")).unwrap()).unwrap();
     let parts: Vec<_> =
         report["parts"].as_array().unwrap().iter().map(|part| part["program"].as_str().unwrap()).collect();
     assert_eq!(parts, sites.each_ref().map(ProfiledSite::address));
@@ -392,7 +392,7 @@ fn the_command_and_several_servers() {
     let sum: f64 = report["parts"].as_array().unwrap().iter().map(rate).sum();
     assert!((rate(&report) - sum).abs() < 1e-6 * sum, "{report}");
     // When one server is absent, the profiles on all others are stopped.
-    let output = sites[0].folder.output(&["profile", "--address", &format!("{},localhost:1", sites[0].address())]);
+    let output = sites[0].directory.output(&["profile", "--address", &format!("{},localhost:1", sites[0].address())]);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("Error: no server listens on localhost:1;"));
     sites[0].until_ended();
@@ -402,7 +402,7 @@ fn the_command_and_several_servers() {
 fn an_interrupt_keeps_the_results() {
     let site = ProfiledSite::start();
     let address = site.address();
-    let mut command = site.folder.command(&["profile", "--address", &address, "--for", "60s", "--out", "part.html"]);
+    let mut command = site.directory.command(&["profile", "--address", &address, "--for", "60s", "--out", "part.html"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     site.until("it does not begin", |status| status["elapsed"].as_f64().unwrap() >= 0.5);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
@@ -410,7 +410,7 @@ fn an_interrupt_keeps_the_results() {
     let err = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(0), "{err}");
     assert!(err.contains("Stopping: keeping the results so far\n"), "{err}");
-    assert!(site.folder.path("part.json").is_file() && site.folder.path("part.html").is_file());
+    assert!(site.directory.path("part.json").is_file() && site.directory.path("part.html").is_file());
     assert_eq!(site.status()["running"], false);
 }
 
@@ -418,7 +418,7 @@ fn an_interrupt_keeps_the_results() {
 fn a_server_that_is_killed() {
     let mut site = ProfiledSite::start();
     let address = site.address();
-    let command = site.folder.command(&["profile", "--address", &address, "--for", "60s", "--out", "gone.html"]);
+    let command = site.directory.command(&["profile", "--address", &address, "--for", "60s", "--out", "gone.html"]);
     let mut profile = ServerProcess::spawn(command);
     assert_eq!(profile.next_line(), "Profiling for 60 s");
     drop(site.server.take());
@@ -428,7 +428,7 @@ fn a_server_that_is_killed() {
         "{line}"
     );
     assert_eq!(profile.status().code(), Some(1));
-    assert!(!site.folder.path("gone.html").exists());
+    assert!(!site.directory.path("gone.html").exists());
 }
 
 /// Stopping the server during a profile stops both.
@@ -444,11 +444,11 @@ fn the_server_stops_during_a_profile() {
 
 #[test]
 fn mistakes_on_the_command_line() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     for (arguments, want) in [
         (&["--for", "2x"][..], "--for: found '2x', expected a time from 0.5s to 1h, as in 30s or 2m"),
         (&["--out", "a.txt"], "--out: found 'a.txt', expected a file's name that ends in .html"),
-        (&["--out", "none/a.html"], "--out: there is no folder none"),
+        (&["--out", "none/a.html"], "--out: there is no directory none"),
         (
             &["--formats", "coz"],
             "the following required arguments were not provided: --out <FILE.html>; see `causeway profile --help`",
@@ -462,7 +462,7 @@ fn mistakes_on_the_command_line() {
             "no server listens on localhost:1; is it running with its admin API there? set another address with --address",
         ),
     ] {
-        let output = folder.output(&[&["profile"], arguments].concat());
+        let output = directory.output(&[&["profile"], arguments].concat());
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         assert_eq!(String::from_utf8_lossy(&output.stderr), format!("Error: {want}\n"), "{arguments:?}");
     }

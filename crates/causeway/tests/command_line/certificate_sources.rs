@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use super::https::{caddyfile, curl, is_installed};
-use super::process::{Folder, ServerProcess};
+use super::process::{Directory, ServerProcess};
 
 /// The content of a response: the status line's rest, and the body.
 type DoubleResponse = (&'static str, String);
@@ -63,17 +63,17 @@ impl Double {
     }
 }
 
-/// A folder whose local authority has signed certificates for `names`, and for each a PEM text with the chain and the key.
-fn signed(names: &[&str]) -> (Folder, Vec<String>) {
+/// A directory whose local authority has signed certificates for `names`, and for each a PEM text with the chain and the key.
+fn signed(names: &[&str]) -> (Directory, Vec<String>) {
     let sites: Vec<_> = names.iter().map(|name| format!("{name}:0")).collect();
-    let folder = caddyfile("auto_https disable_redirects", &format!("{} {{\n\ttls internal\n}}", sites.join(", ")));
-    drop(folder.start(&["run"]));
+    let directory = caddyfile("auto_https disable_redirects", &format!("{} {{\n\ttls internal\n}}", sites.join(", ")));
+    drop(directory.start(&["run"]));
     let read = |name: &str, extension: &str| {
         let at = format!(".local/share/causeway/certificates/local/{name}/{name}.{extension}");
-        std::fs::read_to_string(folder.path(&at)).unwrap()
+        std::fs::read_to_string(directory.path(&at)).unwrap()
     };
     let bundles = names.iter().map(|name| read(name, "crt") + &read(name, "key")).collect();
-    (folder, bundles)
+    (directory, bundles)
 }
 
 // Caddy's documentation of `get_certificate http`: the server gets the handshake's facts in the query and answers with a chain and its key; with 204 it has
@@ -83,7 +83,7 @@ fn a_server_supplies_certificates() {
     if !is_installed("curl") {
         return;
     }
-    let (folder, bundles) = signed(&["a.example"]);
+    let (directory, bundles) = signed(&["a.example"]);
     let (double, port) = Double::tcp(move |target| {
         if target.contains("server_name=a.example") {
             ("200 OK", bundles[0].clone())
@@ -95,13 +95,13 @@ fn a_server_supplies_certificates() {
         "a.example:0, b.example:0 {{\n\ttls {{\n\t\tget_certificate http http://127.0.0.1:{port}/get?key=1\n\t\tissuer internal\n\t}}\n\t\
          respond \"hello {{host}}\"\n}}"
     );
-    folder.write("Caddyfile", format!("{{\n\tauto_https disable_redirects\n}}\n{sites}\n"));
-    let _ = std::fs::remove_dir_all(folder.path(".local/share/causeway/certificates"));
-    let server = folder.start(&["run"]);
+    directory.write("Caddyfile", format!("{{\n\tauto_https disable_redirects\n}}\n{sites}\n"));
+    let _ = std::fs::remove_dir_all(directory.path(".local/share/causeway/certificates"));
+    let server = directory.start(&["run"]);
     let port = server.port();
     assert!(double.targets().is_empty(), "no handshake yet");
     for _ in 0..2 {
-        assert_eq!(curl(&folder, "a.example", port, &[]).as_deref(), Ok("hello a.example"));
+        assert_eq!(curl(&directory, "a.example", port, &[]).as_deref(), Ok("hello a.example"));
     }
     let targets = double.targets();
     assert_eq!(targets.len(), 2, "{targets:?}");
@@ -113,9 +113,9 @@ fn a_server_supplies_certificates() {
         let numbers = facts.iter().find_map(|fact| fact.strip_prefix(list)).unwrap();
         assert!(numbers.split("%2C").any(|found| found == number), "{list}{numbers}");
     }
-    assert_eq!(curl(&folder, "b.example", port, &[]).as_deref(), Ok("hello b.example"), "the authority signs");
+    assert_eq!(curl(&directory, "b.example", port, &[]).as_deref(), Ok("hello b.example"), "the authority signs");
     assert_eq!(double.targets().len(), 3);
-    let stored = |name: &str| folder.path(&format!(".local/share/causeway/certificates/local/{name}")).exists();
+    let stored = |name: &str| directory.path(&format!(".local/share/causeway/certificates/local/{name}")).exists();
     assert_eq!([stored("a.example"), stored("b.example")], [false, true]);
 }
 
@@ -126,7 +126,7 @@ fn faults_of_a_server() {
     if !is_installed("curl") {
         return;
     }
-    let (folder, bundles) = signed(&["a.example", "b.example"]);
+    let (directory, bundles) = signed(&["a.example", "b.example"]);
     let bundle = bundles[0].clone();
     let (bad, bad_port) = Double::tcp(move |target| {
         if target.contains("server_name=c.") {
@@ -153,10 +153,10 @@ fn faults_of_a_server() {
         site("d", &[bad_port]),
         site("e", &[closed]),
     ];
-    folder.write("Caddyfile", format!("{{\n\tauto_https disable_redirects\n}}\n{}\n", sites.join("")));
-    let mut server = folder.start(&["run"]);
+    directory.write("Caddyfile", format!("{{\n\tauto_https disable_redirects\n}}\n{}\n", sites.join("")));
+    let mut server = directory.start(&["run"]);
     let port = server.port();
-    assert_eq!(curl(&folder, "a.example", port, &[]).as_deref(), Ok("hi"));
+    assert_eq!(curl(&directory, "a.example", port, &[]).as_deref(), Ok("hi"));
     let line = server.line_with("a.example: no certificate");
     let place = format!("get_certificate http://127.0.0.1:{bad_port}/a");
     assert!(line.contains(&format!("{place}: found the status 500; further")), "{line}");
@@ -168,7 +168,7 @@ fn faults_of_a_server() {
         ("e.example", "refused"),
     ] {
         for _ in 0..2 {
-            let refused = curl(&folder, name, port, &[]).unwrap_err();
+            let refused = curl(&directory, name, port, &[]).unwrap_err();
             assert!(refused.contains("alert internal error"), "{refused}");
         }
         let line = server.line_with(&format!("{name}: no certificate"));
@@ -185,50 +185,50 @@ fn tailscale_supplies_certificates() {
     if !is_installed("curl") {
         return;
     }
-    let (folder, bundles) = signed(&["a.tail.ts.net"]);
-    let socket = folder.path("tailscaled.sock");
+    let (directory, bundles) = signed(&["a.tail.ts.net"]);
+    let socket = directory.path("tailscaled.sock");
     let double = Double::unix(&socket, move |target| match target {
         "/localapi/v0/status" => ("200 OK", r#"{"CertDomains":["a.tail.ts.net","c.tail.ts.net"]}"#.to_owned()),
         "/localapi/v0/cert/a.tail.ts.net?type=pair" => ("200 OK", bundles[0].clone()),
         _ => ("500 Internal Server Error", r#"{"error":"no such domain"}"#.to_owned()),
     });
-    let _ = std::fs::remove_dir_all(folder.path(".local/share/causeway/certificates"));
+    let _ = std::fs::remove_dir_all(directory.path(".local/share/causeway/certificates"));
     let start = |sites: &str| {
-        folder.write("Caddyfile", format!("{{\n\tauto_https disable_redirects\n}}\n{sites}\n"));
-        let mut command = folder.command(&["run"]);
+        directory.write("Caddyfile", format!("{{\n\tauto_https disable_redirects\n}}\n{sites}\n"));
+        let mut command = directory.command(&["run"]);
         command.env("TS_SOCKET", &socket);
         ServerProcess::start(command)
     };
     let server = start("a.tail.ts.net:0 {\n\trespond hi\n}");
-    assert_eq!(curl(&folder, "a.tail.ts.net", server.port(), &[]).as_deref(), Ok("hi"));
+    assert_eq!(curl(&directory, "a.tail.ts.net", server.port(), &[]).as_deref(), Ok("hi"));
     assert_eq!(double.targets(), ["/localapi/v0/status", "/localapi/v0/cert/a.tail.ts.net?type=pair"]);
     drop(server);
     let own = "{\n\ttls {\n\t\tget_certificate tailscale\n\t\tissuer internal\n\t}\n\trespond own\n}";
     let mut server = start(&format!("c.tail.ts.net:0, d.tail.ts.net:0 {own}"));
     let port = server.port();
     // The daemon lists the name, and then fails.
-    assert!(curl(&folder, "c.tail.ts.net", port, &[]).is_err());
+    assert!(curl(&directory, "c.tail.ts.net", port, &[]).is_err());
     let line = server.line_with("c.tail.ts.net: no certificate");
     assert!(line.contains("tailscaled.sock: found the status 500: no such domain"), "{line}");
     // It does not list the name, so the issuer signs.
-    assert_eq!(curl(&folder, "d.tail.ts.net", port, &[]).as_deref(), Ok("own"));
+    assert_eq!(curl(&directory, "d.tail.ts.net", port, &[]).as_deref(), Ok("own"));
 }
 
 // An authority with a root alone needs the root's key, to sign its intermediate with.
 #[test]
 fn a_root_without_a_key_and_an_intermediate_is_refused() {
-    let (folder, _) = signed(&["a.example"]);
-    let root = folder.path(".local/share/causeway/pki/authorities/local/root.crt");
+    let (directory, _) = signed(&["a.example"]);
+    let root = directory.path(".local/share/causeway/pki/authorities/local/root.crt");
     let text = format!(
         "{{\n\tpki {{\n\t\tca own {{\n\t\t\troot {{\n\t\t\t\tcert {}\n\t\t\t}}\n\t\t}}\n\t}}\n}}\n:0\n",
         root.display()
     );
-    folder.write("Caddyfile", text);
+    directory.write("Caddyfile", text);
     let want = format!(
         "Error: Caddyfile:5:10: found '{}', expected a key too, to sign the intermediate with, or an intermediate\n",
         root.display()
     );
     for command in ["validate", "run"] {
-        assert_eq!(String::from_utf8(folder.output(&[command]).stderr).unwrap(), want);
+        assert_eq!(String::from_utf8(directory.output(&[command]).stderr).unwrap(), want);
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::client::{ReceivedResponse, get};
 use crate::http2::program;
-use crate::process::{Folder, ServerProcess};
+use crate::process::{Directory, ServerProcess};
 
 const CADDYFILE: &str = "{
 	skip_install_trust
@@ -27,7 +27,7 @@ https://localhost:0, https://other.localhost:0 {
 #[test]
 fn placeholders_of_client_certificates() {
     let (Some(curl), Some(openssl)) = (program("curl"), program("openssl")) else { return };
-    let folder = Folder::with(&[("Caddyfile", &CADDYFILE.replace("MODE", "request"))]);
+    let directory = Directory::with(&[("Caddyfile", &CADDYFILE.replace("MODE", "request"))]);
     let mut make = Command::new(openssl);
     make.args([
         "req",
@@ -43,17 +43,17 @@ fn placeholders_of_client_certificates() {
     ]);
     make.args(["certificate", "-subj", "/O=Example/CN=alice", "-set_serial", "77", "-days", "2"]);
     make.args(["-addext", "subjectAltName=DNS:alice.example,email:alice@example"]);
-    let made = make.current_dir(folder.path("")).output().unwrap();
+    let made = make.current_dir(directory.path("")).output().unwrap();
     assert!(made.status.success(), "{made:?}");
     let send_request = |port: u16, more: &[&str]| {
         let mut command = Command::new(&curl);
         command.args(["-ski", "--max-time", "20"]).args(more).arg(format!("https://localhost:{port}/"));
-        let output = command.current_dir(folder.path("")).output().unwrap();
+        let output = command.current_dir(directory.path("")).output().unwrap();
         (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
     };
     let identified = ["--cert", "certificate", "--key", "key"];
 
-    let server = folder.start(&["run"]);
+    let server = directory.start(&["run"]);
     let (_, text) = send_request(server.port(), &identified);
     let want = "tls1.3|h2|localhost|CN=alice,O=Example|CN=alice,O=Example|77|alice.example|[alice@example]";
     assert!(text.ends_with(want) && text.contains("\r\nknown: yes\r\n"), "{text}");
@@ -68,8 +68,8 @@ fn placeholders_of_client_certificates() {
     }
     drop(server);
 
-    folder.write("Caddyfile", CADDYFILE.replace("MODE", "require"));
-    let server = folder.start(&["run"]);
+    directory.write("Caddyfile", CADDYFILE.replace("MODE", "require"));
+    let server = directory.start(&["run"]);
     assert!(send_request(server.port(), &identified).1.ends_with(want));
     let (is_answered, text) = send_request(server.port(), &[]);
     assert!(!is_answered && text.is_empty(), "{text}");
@@ -85,18 +85,18 @@ fn the_proxy_presents_a_managed_certificate() {
             "{{\n\tauto_https disable_redirects\n}}\nlocalhost:0 {{\n\ttls internal {{\n{client_auth}}}\n\trespond \"{about}\"\n}}\n"
         )
     };
-    let folder = Folder::with(&[("Caddyfile", &site(""))]);
-    drop(folder.start(&["run"]));
+    let directory = Directory::with(&[("Caddyfile", &site(""))]);
+    drop(directory.start(&["run"]));
     let client_auth = format!("client_auth {{\nmode require_and_verify\ntrust_pool file {root}\n}}\n");
-    folder.write("Caddyfile", site(&client_auth));
-    let upstream = folder.start(&["run"]);
+    directory.write("Caddyfile", site(&client_auth));
+    let upstream = directory.start(&["run"]);
     let proxy = |name: &str| {
         let options = "auto_https disable_redirects\n\tacme_ca https://127.0.0.1:1/directory";
         let own = if name.is_empty() { String::new() } else { format!("tls_client_auth {name}\n") };
         let transport = format!("transport http {{\ntls_trust_pool file {root}\n{own}}}\n");
         let upstream = format!("reverse_proxy https://localhost:{} {{\n{transport}}}\n", upstream.port());
-        folder.write("Proxy", format!("{{\n\t{options}\n}}\nhttp://localhost:0 {{\n{upstream}}}\n"));
-        folder.start(&["run", "--config", "Proxy", "--adapter", "caddyfile"])
+        directory.write("Proxy", format!("{{\n\t{options}\n}}\nhttp://localhost:0 {{\n{upstream}}}\n"));
+        directory.start(&["run", "--config", "Proxy", "--adapter", "caddyfile"])
     };
     let server = proxy("Proxy.internal");
     let response = get(server.port(), "/");
@@ -122,23 +122,23 @@ const OPTIONS: &str = "auto_https disable_redirects";
 
 /// Starts a site that requires a client certificate of an authority in `pool`, and a proxy that presents one of the local authority and
 /// trusts `upstream_pool`. Returns the proxy's response.
-fn through_both(folder: &Folder, options: &str, pool: &str, upstream_pool: &str) -> ReceivedResponse {
+fn through_both(directory: &Directory, options: &str, pool: &str, upstream_pool: &str) -> ReceivedResponse {
     let options = format!("{OPTIONS}\n{options}");
-    folder.write("Caddyfile", site(&options, pool));
-    let upstream = folder.start(&["run"]);
-    through(folder, &options, &upstream, upstream_pool)
+    directory.write("Caddyfile", site(&options, pool));
+    let upstream = directory.start(&["run"]);
+    through(directory, &options, &upstream, upstream_pool)
 }
 
 /// As [`through_both`], with a site that accepts only the client certificates of `verifier`.
-fn through_json(folder: &Folder, verifier: &Value) -> ReceivedResponse {
-    folder.write("Caddyfile", site(OPTIONS, "pki_root local"));
-    let adapted = folder.output(&["adapt"]);
+fn through_json(directory: &Directory, verifier: &Value) -> ReceivedResponse {
+    directory.write("Caddyfile", site(OPTIONS, "pki_root local"));
+    let adapted = directory.output(&["adapt"]);
     let mut config: Value = serde_json::from_slice(&adapted.stdout).unwrap();
     let policy = &mut config["apps"]["http"]["servers"]["srv0"]["tls_connection_policies"][0];
     policy["client_authentication"]["verifiers"] = json!([verifier]);
-    folder.write("site.json", config.to_string());
-    let upstream = folder.start(&["run", "--config", "site.json"]);
-    through(folder, OPTIONS, &upstream, "pki_root local")
+    directory.write("site.json", config.to_string());
+    let upstream = directory.start(&["run", "--config", "site.json"]);
+    through(directory, OPTIONS, &upstream, "pki_root local")
 }
 
 fn site(options: &str, pool: &str) -> String {
@@ -146,23 +146,23 @@ fn site(options: &str, pool: &str) -> String {
     format!("{{\n{options}\n}}\nlocalhost:0 {{\ntls internal {{\n{client_auth}}}\nrespond {{tls_client_issuer}}\n}}\n")
 }
 
-fn through(folder: &Folder, options: &str, upstream: &ServerProcess, pool: &str) -> ReceivedResponse {
+fn through(directory: &Directory, options: &str, upstream: &ServerProcess, pool: &str) -> ReceivedResponse {
     let upstream_pool = format!("tls_trust_pool {pool}");
     let transport = format!("transport http {{\n{upstream_pool}\ntls_client_auth client.internal\n}}\n");
     let proxy = format!("reverse_proxy https://localhost:{} {{\n{transport}}}\n", upstream.port());
-    folder.write("Proxy", format!("{{\n{options}\n}}\nhttp://localhost:0 {{\n{proxy}}}\n"));
-    let server = folder.start(&["run", "--config", "Proxy", "--adapter", "caddyfile"]);
+    directory.write("Proxy", format!("{{\n{options}\n}}\nhttp://localhost:0 {{\n{proxy}}}\n"));
+    let server = directory.start(&["run", "--config", "Proxy", "--adapter", "caddyfile"]);
     get(server.port(), "/")
 }
 
 // Caddy's modules `tls.ca_pool.source.NAME`, for both sides of a connection between two servers that share a storage.
 #[test]
 fn pools_of_trusted_authorities() {
-    let folder = Folder::with(&[(
+    let directory = Directory::with(&[(
         "Site",
         "http://localhost:0 {\nroot .local/share/causeway/pki/authorities/local\nfile_server\n}\n",
     )]);
-    let site = folder.start(&["run", "--config", "Site", "--adapter", "caddyfile"]);
+    let site = directory.start(&["run", "--config", "Site", "--adapter", "caddyfile"]);
     let sent = format!("http {{\nendpoints http://localhost:{}/root.crt\n}}", site.port());
     let stored = "storage {\nkeys pki/authorities/local/root.crt\n}";
     let combined = format!("combined {{\nsource {stored}\nsource pki_intermediate local\n}}");
@@ -173,14 +173,14 @@ fn pools_of_trusted_authorities() {
         (&*combined, "pki_intermediate local"),
         (&*sent, &*sent),
     ] {
-        let response = through_both(&folder, "", pool, upstream_pool);
+        let response = through_both(&directory, "", pool, upstream_pool);
         let want = (200, "CN=Causeway Local Authority - ECC Intermediate");
         assert_eq!((response.status, &*response.body), want, "{pool} {upstream_pool}");
     }
     // A pool without the peer's authority: the site refuses the proxy, and the proxy refuses the site.
     let other = "pki {\nca other {\nname Other\n}\n}";
     for (pool, upstream_pool) in [("pki_root other", "pki_root local"), ("pki_root local", "pki_root other")] {
-        let response = through_both(&folder, other, pool, upstream_pool);
+        let response = through_both(&directory, other, pool, upstream_pool);
         assert_eq!(response.status, 502, "{pool} {upstream_pool}");
     }
     // Single certificates in the storage: the client's own, and another one.
@@ -189,7 +189,7 @@ fn pools_of_trusted_authorities() {
         // As in Caddy, only JSON has this loader.
         let loader = json!({ "loader": "storage", "certificates": [key] });
         let verifier = json!({ "verifier": "leaf", "leaf_certs_loaders": [loader] });
-        let response = through_json(&folder, &verifier);
+        let response = through_json(&directory, &verifier);
         assert_eq!(response.status, want, "{key} {}", response.body);
     }
 }
@@ -198,14 +198,14 @@ fn pools_of_trusted_authorities() {
 #[test]
 fn pools_that_cannot_be_read() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let folder = Folder::with(&[(
+    let directory = Directory::with(&[(
         "Site",
         "http://localhost:0 {\nrespond /text text\nerror /missing 404\nredir /loop /loop\n}\n",
     )]);
-    let site = folder.start(&["run", "--config", "Site", "--adapter", "caddyfile"]);
+    let site = directory.start(&["run", "--config", "Site", "--adapter", "caddyfile"]);
     let port = site.port();
-    folder.write("Secure", format!("localhost:0 {{\ntls internal\nredir http://localhost:{port}/text\n}}\n"));
-    let secure = folder.start(&["run", "--config", "Secure", "--adapter", "caddyfile"]);
+    directory.write("Secure", format!("localhost:0 {{\ntls internal\nredir http://localhost:{port}/text\n}}\n"));
+    let secure = directory.start(&["run", "--config", "Secure", "--adapter", "caddyfile"]);
     let downgraded =
         format!("http {{\nendpoints HTTPS://localhost:{}\ntls {{\ninsecure_skip_verify\n}}\n}}", secure.port());
     let slow =
@@ -227,8 +227,8 @@ fn pools_that_cannot_be_read() {
         (slow, "no complete response after 0.05 s"),
     ] {
         let caddyfile = format!("localhost:0 {{\ntls internal {{\nclient_auth {{\ntrust_pool {pool}\n}}\n}}\n}}\n");
-        folder.write("Caddyfile", caddyfile);
-        let output = folder.output(&["validate"]);
+        directory.write("Caddyfile", caddyfile);
+        let output = directory.output(&["validate"]);
         let stderr = String::from_utf8(output.stderr).unwrap();
         let is_right = stderr.contains(want) && stderr.contains("Caddyfile:") && !stderr.contains("u:p");
         assert!(!output.status.success() && is_right, "{pool}: {stderr}");

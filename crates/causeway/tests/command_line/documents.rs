@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::client::get;
-use crate::process::Folder;
+use crate::process::Directory;
 
 /// Checks every fenced block of README.md and docs/ that is marked as a Caddyfile or as JSON.
 #[test]
@@ -19,8 +19,8 @@ fn configurations_in_the_documentation_are_valid() {
         for (language, file) in [("caddyfile", "Caddyfile"), ("json", "config.json")] {
             for block in text.split(&format!("```{language}\n")).skip(1) {
                 let block = block.split("\n```").next().unwrap();
-                let folder = Folder::with(&[(file, block)]);
-                let mut validate = folder.command(&["validate", "--config", file]);
+                let directory = Directory::with(&[(file, block)]);
+                let mut validate = directory.command(&["validate", "--config", file]);
                 // Secrets that blocks read.
                 validate.env("CF_API_TOKEN", "a").env("ZEROSSL_API_KEY", "b");
                 let output = validate.output().unwrap();
@@ -48,11 +48,11 @@ fn the_commands_of_the_readme_serve_a_site() {
         let (_, rest) = chapter.split_once(before).unwrap_or_else(|| panic!("'{before}' is not there"));
         rest.split("\n```").next().unwrap().to_owned()
     };
-    let folder = Folder::new();
+    let directory = Directory::new();
     let commands: Vec<_> = block("```\n").lines().map(|line| line.strip_prefix("$ ").unwrap().to_owned()).collect();
-    shell(&folder, &commands.join("\n"));
-    folder.write("Caddyfile", on_any_port(&block("```caddyfile\n")));
-    let server = folder.start(&["run"]);
+    shell(&directory, &commands.join("\n"));
+    directory.write("Caddyfile", on_any_port(&block("```caddyfile\n")));
+    let server = directory.start(&["run"]);
     let shown = block("```\n$ curl -i localhost:8080\n");
     let page = get(server.port(), "/");
     assert!(
@@ -67,7 +67,7 @@ fn the_commands_of_the_readme_serve_a_site() {
     assert!(listing.status == 200 && listing.body.contains("a.txt"), "{}", listing.body);
 }
 
-/// Runs the commands of the welcome page in order, in an empty folder.
+/// Runs the commands of the welcome page in order, in an empty directory.
 #[test]
 fn the_commands_of_the_welcome_page_serve_a_site() {
     let page = include_str!("../../src/welcome/index.html");
@@ -78,24 +78,24 @@ fn the_commands_of_the_welcome_page_serve_a_site() {
     };
     let [site, share, help] = steps.iter().map(|step| text(step)).collect::<Vec<_>>().try_into().expect("three steps");
 
-    let folder = Folder::new();
+    let directory = Directory::new();
     let site = site.strip_suffix("\ncauseway run").expect("it serves at last");
-    shell(&folder, &on_any_port(site));
-    assert_eq!(get(folder.start(&["run"]).port(), "/").body, "Hello.\n");
+    shell(&directory, &on_any_port(site));
+    assert_eq!(get(directory.start(&["run"]).port(), "/").body, "Hello.\n");
 
     let words: Vec<_> = share.strip_prefix("causeway ").unwrap().split(' ').collect();
     let [words @ .., "--listen", ":8081"] = &*words else { panic!("{share}") };
-    let server = folder.start(&[words, &["--listen", "127.0.0.1:0"]].concat());
+    let server = directory.start(&[words, &["--listen", "127.0.0.1:0"]].concat());
     assert!(get(server.port(), "/").body.contains("Caddyfile"));
 
     assert_eq!(help, "causeway --help");
-    assert_eq!(folder.output(&["--help"]).status.code(), Some(0));
+    assert_eq!(directory.output(&["--help"]).status.code(), Some(0));
 }
 
 /// Runs commands in a shell.
 #[track_caller]
-fn shell(folder: &Folder, commands: &str) {
-    let status = Command::new("sh").args(["-euc", commands]).current_dir(folder.path("")).status().unwrap();
+fn shell(directory: &Directory, commands: &str) {
+    let status = Command::new("sh").args(["-euc", commands]).current_dir(directory.path("")).status().unwrap();
     assert!(status.success(), "{commands}");
 }
 

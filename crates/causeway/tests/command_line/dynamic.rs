@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use causeway_testkit::ports::free_port;
 
 use crate::client::get;
-use crate::process::{Folder, ServerProcess};
+use crate::process::{Directory, ServerProcess};
 
 /// Timeout after which a test fails instead of hanging.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -48,10 +48,10 @@ fn dns(addresses: &Addresses, service_port: u16) -> u16 {
     port
 }
 
-fn upstream(folder: &Folder, host: &str, port: u16) -> ServerProcess {
+fn upstream(directory: &Directory, host: &str, port: u16) -> ServerProcess {
     let file = format!("{host}/Caddyfile");
-    folder.write(&file, format!("http://:{port} {{\n\tbind {host}\n\trespond {host}\n}}\n"));
-    folder.start(&["run", "--config", &file])
+    directory.write(&file, format!("http://:{port} {{\n\tbind {host}\n\trespond {host}\n}}\n"));
+    directory.start(&["run", "--config", &file])
 }
 
 #[track_caller]
@@ -67,13 +67,13 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 // or with `grace_period` has no effect.
 #[test]
 fn upstreams_follow_dns() {
-    let (folder, port) = (Folder::new(), free_port());
+    let (directory, port) = (Directory::new(), free_port());
     let addresses: Addresses = Arc::default();
     let dns = dns(&addresses, port);
     let set = |found: &[u8]| *addresses.lock().unwrap() = found.iter().map(|&last| [127, 0, 0, last]).collect();
-    let mut two = Some(upstream(&folder, "127.0.0.2", port));
-    let _three = upstream(&folder, "127.0.0.3", port);
-    folder.write(
+    let mut two = Some(upstream(&directory, "127.0.0.2", port));
+    let _three = upstream(&directory, "127.0.0.3", port);
+    directory.write(
         "Caddyfile",
         format!(
             "http://:0 {{\nbind 127.0.0.1\n\
@@ -83,7 +83,7 @@ fn upstreams_follow_dns() {
              transport http {{\nresolvers 127.0.0.1:{dns}\n}}\n}}\n}}\n"
         ),
     );
-    let server = folder.start(&["run", "--workers", "2"]);
+    let server = directory.start(&["run", "--workers", "2"]);
     let body = |path: &str| get(server.port(), path).body;
     assert_eq!(get(server.port(), "/a").status, 503, "DNS fails");
     set(&[2]);

@@ -6,7 +6,7 @@ use causeway_testkit::ports::free_port;
 
 use crate::client::{connect, get, send, send_body};
 use crate::http2::{program, stdout_of};
-use crate::process::{Folder, ServerProcess};
+use crate::process::{Directory, ServerProcess};
 
 const LOCALHOST: &str = "Host: localhost";
 
@@ -16,8 +16,8 @@ fn examples() -> PathBuf {
 
 /// Serves an example on a port that the system chooses.
 #[track_caller]
-fn start(folder: &Folder, example: &str, variables: &[(&str, &str)]) -> ServerProcess {
-    let mut command = folder.command(&["run", "--adapter", "caddyfile", "--config"]);
+fn start(directory: &Directory, example: &str, variables: &[(&str, &str)]) -> ServerProcess {
+    let mut command = directory.command(&["run", "--adapter", "caddyfile", "--config"]);
     command.arg(examples().join(example)).env("PORT", "0").env("ROOT", examples().join("static-site/site"));
     command.env_remove("USER_NAME").envs(variables.iter().copied());
     ServerProcess::start(command)
@@ -26,8 +26,8 @@ fn start(folder: &Folder, example: &str, variables: &[(&str, &str)]) -> ServerPr
 /// Sends requests to an example and compares status and body.
 #[track_caller]
 fn check(example: &str, cases: &[(&str, &[&str], u16, &str)]) {
-    let folder = Folder::new();
-    let server = start(&folder, example, &[]);
+    let directory = Directory::new();
+    let server = start(&directory, example, &[]);
     for (line, fields, status, body) in cases {
         let answer = send(server.port(), line, &[&[LOCALHOST], *fields].concat());
         assert_eq!((answer.status, &*answer.body), (*status, *body), "{example}: {line} {fields:?}");
@@ -74,10 +74,10 @@ fn hello() {
 // The scripts themselves: `interop::php`. Without php-fpm a script's text is not sent.
 #[test]
 fn php() {
-    let site = Folder::with(&[("index.php", "<?php secret();"), ("a.txt", "a file\n")]);
-    let folder = Folder::new();
+    let site = Directory::with(&[("index.php", "<?php secret();"), ("a.txt", "a file\n")]);
+    let directory = Directory::new();
     let root = site.path("").display().to_string();
-    let server = start(&folder, "php.caddyfile", &[("ROOT", &root), ("FPM", "unix//nowhere/php-fpm.sock")]);
+    let server = start(&directory, "php.caddyfile", &[("ROOT", &root), ("FPM", "unix//nowhere/php-fpm.sock")]);
     assert_eq!(get(server.port(), "/a.txt").body, "a file\n");
     for path in ["/", "/index.php", "/some/page", "/index.php/a", "/INDEX.PHP", "/index.php%20"] {
         let answer = get(server.port(), path);
@@ -95,8 +95,8 @@ fn static_site() {
             ("GET /notes", &[], 308, ""),
         ],
     );
-    let folder = Folder::new();
-    let server = start(&folder, "static-site/Caddyfile", &[]);
+    let directory = Directory::new();
+    let server = start(&directory, "static-site/Caddyfile", &[]);
     assert!(get(server.port(), "/").body.contains("<title>Causeway</title>"), "the index file");
     let listing = get(server.port(), "/notes/");
     assert_eq!(listing.field("Content-Type").as_deref(), Some("text/html; charset=utf-8"));
@@ -105,8 +105,8 @@ fn static_site() {
 
 #[test]
 fn headers() {
-    let folder = Folder::new();
-    let server = start(&folder, "headers.caddyfile", &[]);
+    let directory = Directory::new();
+    let server = start(&directory, "headers.caddyfile", &[]);
     for (path, cache) in [("/", "max-age=3600"), ("/api/x", "no-store")] {
         let answer = get(server.port(), path);
         assert_eq!((answer.status, &*answer.body), (200, "see my fields\n"));
@@ -141,8 +141,8 @@ fn matchers() {
 #[test]
 fn sites() {
     let status_port = free_port();
-    let folder = Folder::new();
-    let server = start(&folder, "sites.caddyfile", &[("STATUS_PORT", &status_port.to_string())]);
+    let directory = Directory::new();
+    let server = start(&directory, "sites.caddyfile", &[("STATUS_PORT", &status_port.to_string())]);
     assert_eq!(server.ports.len(), 2, "{}", server.first_line);
     let port = *server.ports.iter().find(|port| **port != status_port).unwrap();
     for (host, status, body) in [
@@ -171,21 +171,21 @@ fn errors() {
 
 #[test]
 fn placeholders() {
-    let folder = Folder::new();
-    let server = start(&folder, "placeholders.caddyfile", &[("USER_NAME", "Ada")]);
+    let directory = Directory::new();
+    let server = start(&directory, "placeholders.caddyfile", &[("USER_NAME", "Ada")]);
     let answer = send(server.port(), "GET /some/path?q=1", &["Host: a.example:81", "User-Agent: test"]);
     let want = "Hello from Ada\nGET /some/path?q=1 on a.example:81 by test\npath /some/path, query q=1, over http\n";
     assert_eq!(answer.body, want);
     let uuid = answer.field("X-Request-Id").unwrap();
     assert_eq!(uuid.split('-').map(str::len).collect::<Vec<_>>(), [8, 4, 4, 4, 12], "{uuid}");
-    let without = start(&folder, "placeholders.caddyfile", &[]);
+    let without = start(&directory, "placeholders.caddyfile", &[]);
     assert!(get(without.port(), "/").body.starts_with("Hello from Causeway\n"));
 }
 
 #[test]
 fn map() {
-    let folder = Folder::new();
-    let server = start(&folder, "map.caddyfile", &[]);
+    let directory = Directory::new();
+    let server = start(&directory, "map.caddyfile", &[]);
     for (host, path, body) in [
         ("api.localhost", "/v2/users", "interfaces: version 2\n"),
         ("red.shop.localhost", "/v1/", "shop red: version 1, which is old\n"),
@@ -212,11 +212,11 @@ fn basic_auth() {
 #[test]
 fn https() {
     let Some(curl) = program("curl") else { return };
-    let folder = Folder::new();
+    let directory = Directory::new();
     let http_port = free_port();
-    let server = start(&folder, "https.caddyfile", &[("HTTP_PORT", &http_port.to_string())]);
+    let server = start(&directory, "https.caddyfile", &[("HTTP_PORT", &http_port.to_string())]);
     let port = server.ports.iter().find(|port| **port != http_port).unwrap();
-    let root = folder.path(".local/share/causeway/pki/authorities/local/root.crt");
+    let root = directory.path(".local/share/causeway/pki/authorities/local/root.crt");
     let url = format!("https://localhost:{port}");
     for (version, body) in [("--http2", "HTTP/2.0 for localhost\n"), ("--http1.1", "HTTP/1.1 for localhost\n")] {
         assert_eq!(stdout_of(&curl, &["-sS", version, "--cacert", root.to_str().unwrap(), &url]), body);
@@ -227,13 +227,13 @@ fn https() {
 #[test]
 fn own_certificate() {
     let (Some(curl), Some(openssl)) = (program("curl"), program("openssl")) else { return };
-    let folder = Folder::new();
-    let [certificate, key] = ["cert.pem", "key.pem"].map(|name| folder.path(name).to_str().unwrap().to_owned());
+    let directory = Directory::new();
+    let [certificate, key] = ["cert.pem", "key.pem"].map(|name| directory.path(name).to_str().unwrap().to_owned());
     let make = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=site.localhost \
                 -addext subjectAltName=DNS:site.localhost";
     let files = ["-keyout", &key, "-out", &certificate];
     stdout_of(&openssl, &make.split(' ').chain(files).collect::<Vec<_>>());
-    let server = start(&folder, "own-certificate.caddyfile", &[("CERTIFICATE", &certificate), ("KEY", &key)]);
+    let server = start(&directory, "own-certificate.caddyfile", &[("CERTIFICATE", &certificate), ("KEY", &key)]);
     let at = format!("site.localhost:{}", server.port());
     let (place, url) = (format!("{at}:127.0.0.1"), format!("https://{at}"));
     let arguments = ["-sS", "--resolve", &place, "--cacert", &certificate, &url];
@@ -255,8 +255,8 @@ fn spa() {
 
 #[test]
 fn admin() {
-    let folder = Folder::new();
-    let mut server = start(&folder, "admin.caddyfile", &[("ADMIN_PORT", "0")]);
+    let directory = Directory::new();
+    let mut server = start(&directory, "admin.caddyfile", &[("ADMIN_PORT", "0")]);
     let admin = server.admin_port();
     assert_eq!(get(server.port(), "/").body, "before\n");
     let line = "PATCH /config/apps/http/servers/srv0/routes/0/handle/0/body";
@@ -277,8 +277,8 @@ fn routes() {
             ("GET /other", &[], 200, "everything else: /other\n"),
         ],
     );
-    let folder = Folder::new();
-    let server = start(&folder, "routes.caddyfile", &[]);
+    let directory = Directory::new();
+    let server = start(&directory, "routes.caddyfile", &[]);
     let moved = get(server.port(), "/old/page");
     assert_eq!((moved.status, moved.field("Location").as_deref()), (301, Some("/new/")));
     let mut stream = connect(server.port());

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use crate::client::{get, send, send_body};
-use crate::process::{Folder, ServerProcess};
+use crate::process::{Directory, ServerProcess};
 use crate::upgrade::Successor;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -33,28 +33,28 @@ fn until_served(site: u16, body: &str) {
 /// corrected.
 #[test]
 fn watch() {
-    let folder = Folder::with(&[("Caddyfile", &caddyfile("one"))]);
-    let mut server = folder.start(&["run", "--watch"]);
+    let directory = Directory::with(&[("Caddyfile", &caddyfile("one"))]);
+    let mut server = directory.start(&["run", "--watch"]);
     let site = server.port();
-    folder.write("Caddyfile", caddyfile("two"));
+    directory.write("Caddyfile", caddyfile("two"));
     until_served(site, "two");
     server.line_with("Caddyfile changed");
-    folder.write("Caddyfile", ":0\nrespnd hi\n");
+    directory.write("Caddyfile", ":0\nrespnd hi\n");
     let line = server.line_with(r#""level":"error""#);
     assert!(line.contains("Caddyfile:2:1: unrecognized directive: respnd"), "{line}");
     assert!(line.contains("; keeping the current configuration"), "{line}");
     assert_eq!(get(site, "/").body, "two");
     // The file can be adapted but not served: the address is not one of this machine.
-    folder.write("Caddyfile", "http://:0\nbind 192.0.2.1\nrespond hi\n");
+    directory.write("Caddyfile", "http://:0\nbind 192.0.2.1\nrespond hi\n");
     let line = server.line_with(r#""level":"error""#);
     assert!(line.contains("Caddyfile: listening on 192.0.2.1:0: this machine has no such address"), "{line}");
-    folder.write("Caddyfile", caddyfile("three"));
+    directory.write("Caddyfile", caddyfile("three"));
     until_served(site, "three");
     // Imported files are watched too.
-    folder.write("part", "respond four\n");
-    folder.write("Caddyfile", "http://:0 {\n\tbind 127.0.0.1\n\timport part\n}\n");
+    directory.write("part", "respond four\n");
+    directory.write("Caddyfile", "http://:0 {\n\tbind 127.0.0.1\n\timport part\n}\n");
     until_served(site, "four");
-    folder.write("part", "respond five\n");
+    directory.write("part", "respond five\n");
     until_served(site, "five");
 }
 
@@ -63,8 +63,8 @@ fn watch() {
 #[test]
 fn a_watch_after_a_load_by_the_api() {
     for is_upgraded in [false, true] {
-        let folder = Folder::with(&[("Caddyfile", &caddyfile("one"))]);
-        let mut server = folder.start(&["run", "--watch"]);
+        let directory = Directory::with(&[("Caddyfile", &caddyfile("one"))]);
+        let mut server = directory.start(&["run", "--watch"]);
         let (site, admin) = (server.port(), server.admin_port());
         let body = "PATCH /config/apps/http/servers/srv0/routes/0/handle/0/body";
         let fields = [&*format!("Host: localhost:{admin}"), "Content-Type: application/json"];
@@ -76,14 +76,14 @@ fn a_watch_after_a_load_by_the_api() {
         // At least one check.
         std::thread::sleep(Duration::from_millis(1500));
         assert_eq!(get(site, "/").body, "of the API");
-        folder.write("Caddyfile", caddyfile("two"));
+        directory.write("Caddyfile", caddyfile("two"));
         until_served(site, "two");
     }
 }
 
 #[test]
 fn watching_needs_a_file() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     for (arguments, want) in [
         (&["run", "--watch"][..], "Error: --watch: found the welcome site, expected a configuration in a file\n"),
         (
@@ -97,7 +97,7 @@ fn watching_needs_a_file() {
     ] {
         // Standard input is read only then.
         let reads = arguments.contains(&"--config");
-        let output = if reads { folder.output_of(arguments, "{}") } else { folder.output(arguments) };
+        let output = if reads { directory.output_of(arguments, "{}") } else { directory.output(arguments) };
         assert_eq!((output.status.code(), &*String::from_utf8_lossy(&output.stderr)), (Some(1), want));
     }
 }
@@ -105,23 +105,23 @@ fn watching_needs_a_file() {
 /// SIGUSR1 reloads the file, as long as the configuration was read from it.
 #[test]
 fn sigusr1() {
-    let folder = Folder::with(&[("Caddyfile", &caddyfile("one"))]);
-    let mut server = folder.start(&["run"]);
+    let directory = Directory::with(&[("Caddyfile", &caddyfile("one"))]);
+    let mut server = directory.start(&["run"]);
     let (site, admin) = (server.port(), server.admin_port());
-    folder.write("Caddyfile", caddyfile("two"));
+    directory.write("Caddyfile", caddyfile("two"));
     server.signal(Signal::USR1);
     server.line_with("SIGUSR1: reloading Caddyfile");
     until_served(site, "two");
-    folder.write("Caddyfile", "nonsense {\n");
+    directory.write("Caddyfile", "nonsense {\n");
     server.signal(Signal::USR1);
     server.line_with("keeping the current configuration");
     // After `reload` with this file the server still follows it; after any other change through the API it does not.
-    folder.write("Caddyfile", caddyfile("three"));
+    directory.write("Caddyfile", caddyfile("three"));
     let address = format!("localhost:{admin}");
-    let output = folder.output(&["reload", "--address", &address]);
+    let output = directory.output(&["reload", "--address", &address]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     until_served(site, "three");
-    folder.write("Caddyfile", caddyfile("four"));
+    directory.write("Caddyfile", caddyfile("four"));
     server.signal(Signal::USR1);
     until_served(site, "four");
     let host = format!("Host: {address}");
@@ -135,11 +135,13 @@ fn sigusr1() {
 /// A server ends although a reload waits for a pipe without a writer.
 #[test]
 fn stop_during_a_reload_that_waits() {
-    let folder =
-        Folder::with(&[("Caddyfile", "http://:0 {\n\tbind 127.0.0.1\n\timport part\n}\n"), ("part", "respond one\n")]);
-    let mut server = folder.start(&["run"]);
-    std::fs::remove_file(folder.path("part")).unwrap();
-    let made = std::process::Command::new("mkfifo").arg(folder.path("part")).status().unwrap();
+    let directory = Directory::with(&[
+        ("Caddyfile", "http://:0 {\n\tbind 127.0.0.1\n\timport part\n}\n"),
+        ("part", "respond one\n"),
+    ]);
+    let mut server = directory.start(&["run"]);
+    std::fs::remove_file(directory.path("part")).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(directory.path("part")).status().unwrap();
     assert!(made.success());
     server.signal(Signal::USR1);
     server.line_with("SIGUSR1: reloading Caddyfile");
@@ -149,8 +151,8 @@ fn stop_during_a_reload_that_waits() {
 
 #[test]
 fn sigusr1_without_a_file() {
-    let folder = Folder::new();
-    let mut server = folder.start(&["respond", "--listen", "127.0.0.1:0", "hi"]);
+    let directory = Directory::new();
+    let mut server = directory.start(&["respond", "--listen", "127.0.0.1:0", "hi"]);
     server.signal(Signal::USR1);
     server.line_with("SIGUSR1 is ignored");
     assert_eq!(get(server.port(), "/").body, "hi");
@@ -159,8 +161,8 @@ fn sigusr1_without_a_file() {
 /// A restart serves the configuration that the API loaded last; --config is ignored.
 #[test]
 fn resume() {
-    let folder = Folder::with(&[("Caddyfile", &caddyfile("of the file"))]);
-    let mut server = ServerProcess::spawn(folder.command(&["run", "--resume"]));
+    let directory = Directory::with(&[("Caddyfile", &caddyfile("of the file"))]);
+    let mut server = ServerProcess::spawn(directory.command(&["run", "--resume"]));
     server.line_with(".config/causeway/autosave.json yet");
     server.line_with("Causeway serves Caddyfile on ");
     let admin = server.admin_port();
@@ -169,38 +171,38 @@ fn resume() {
     assert_eq!(send_body(admin, body, &fields, "\"of the API\"").status, 200);
     server.signal(Signal::TERM);
     assert_eq!(server.status().code(), Some(0));
-    let server = folder.start(&["run", "--resume"]);
+    let server = directory.start(&["run", "--resume"]);
     assert!(server.first_line.contains("autosave.json on "), "{}", server.first_line);
     assert_eq!(get(server.port(), "/").body, "of the API");
     drop(server);
-    let mut server = ServerProcess::spawn(folder.command(&["run", "--resume", "--config", "Caddyfile"]));
+    let mut server = ServerProcess::spawn(directory.command(&["run", "--resume", "--config", "Caddyfile"]));
     server.line_with("Warning: --config is ignored: --resume loads ");
     server.line_with("autosave.json on ");
     drop(server);
-    let mut server = ServerProcess::spawn(folder.command(&["run", "--resume", "--watch"]));
+    let mut server = ServerProcess::spawn(directory.command(&["run", "--resume", "--watch"]));
     server.line_with("Warning: --watch is ignored: --resume loads ");
     server.line_with("autosave.json on ");
     drop(server);
     // Without --resume the file is served, and saved.
-    let server = folder.start(&["run"]);
+    let server = directory.start(&["run"]);
     assert_eq!(get(server.port(), "/").body, "of the file");
-    let kept = std::fs::read_to_string(folder.path(".config/causeway/autosave.json")).unwrap();
+    let kept = std::fs::read_to_string(directory.path(".config/causeway/autosave.json")).unwrap();
     assert!(kept.contains("of the file"), "{kept}");
-    // XDG_CONFIG_HOME sets the folder.
-    let mut command = folder.command(&["run"]);
-    command.env("XDG_CONFIG_HOME", folder.path("xdg"));
+    // XDG_CONFIG_HOME sets the directory.
+    let mut command = directory.command(&["run"]);
+    command.env("XDG_CONFIG_HOME", directory.path("xdg"));
     drop(ServerProcess::start(command));
-    assert!(folder.path("xdg/causeway/autosave.json").exists());
+    assert!(directory.path("xdg/causeway/autosave.json").exists());
 }
 
 /// A stop through the API ends the server like a signal, and its response is sent.
 #[test]
 fn stopped_by_the_api() {
-    let folder = Folder::with(&[("Caddyfile", &caddyfile("hi"))]);
-    let mut server = folder.start(&["run", "--pidfile", "pid"]);
+    let directory = Directory::with(&[("Caddyfile", &caddyfile("hi"))]);
+    let mut server = directory.start(&["run", "--pidfile", "pid"]);
     let admin = server.admin_port();
     let answer = send(admin, "POST /stop", &[&format!("Host: localhost:{admin}")]);
     assert_eq!((answer.status, json!(answer.body)), (200, json!("")));
     assert_eq!(server.status().code(), Some(0));
-    assert!(!folder.path("pid").exists());
+    assert!(!directory.path("pid").exists());
 }

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use causeway_testkit::http2::{Wire, flag, get, kind, literal, never_indexed};
 
-use crate::process::{Folder, ServerProcess};
+use crate::process::{Directory, ServerProcess};
 
 const LARGE_BYTES: usize = 4 << 20;
 
@@ -24,32 +24,33 @@ const ROUTES: &str = "
 ";
 
 /// Starts a server without TLS, with its default protocols.
-fn serve() -> (Folder, ServerProcess) {
+fn serve() -> (Directory, ServerProcess) {
     serve_with("")
 }
 
 /// Starts a server without TLS; `options` are those of `servers`.
-fn serve_with(options: &str) -> (Folder, ServerProcess) {
-    let folder = Folder::with(&[("Caddyfile", &format!("{{\n\tservers {{\n{options}\n\t}}\n}}\n:0 {{{ROUTES}}}\n"))]);
-    folder.write("files/large", "x".repeat(LARGE_BYTES));
-    let server = folder.start(&["run"]);
-    (folder, server)
+fn serve_with(options: &str) -> (Directory, ServerProcess) {
+    let directory =
+        Directory::with(&[("Caddyfile", &format!("{{\n\tservers {{\n{options}\n\t}}\n}}\n:0 {{{ROUTES}}}\n"))]);
+    directory.write("files/large", "x".repeat(LARGE_BYTES));
+    let server = directory.start(&["run"]);
+    (directory, server)
 }
 
 /// Starts a server over TLS, with a certificate of its local authority; `tls` are the options of that directive.
-fn serve_tls(tls: &str) -> (Folder, ServerProcess) {
+fn serve_tls(tls: &str) -> (Directory, ServerProcess) {
     let options = "\tskip_install_trust\n\tauto_https disable_redirects\n";
     let site = format!("https://localhost:0 {{\n\ttls internal {{\n{tls}\n\t}}{ROUTES}}}\n");
-    let folder = Folder::with(&[("Caddyfile", &format!("{{\n{options}}}\n{site}"))]);
-    folder.write("files/large", "x".repeat(LARGE_BYTES));
-    let server = folder.start(&["run"]);
-    (folder, server)
+    let directory = Directory::with(&[("Caddyfile", &format!("{{\n{options}}}\n{site}"))]);
+    directory.write("files/large", "x".repeat(LARGE_BYTES));
+    let server = directory.start(&["run"]);
+    (directory, server)
 }
 
 /// Finds an external program. Without it, prints that the test is skipped.
 pub(crate) fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file());
+    let found = std::env::split_paths(&path).map(|directory| directory.join(name)).find(|path| path.is_file());
     if found.is_none() {
         eprintln!("skipped: there is no {name} here");
     }
@@ -74,8 +75,8 @@ fn output(program: &Path, arguments: &[&str]) -> Output {
 #[test]
 fn curl_stops_an_upload() {
     let Some(curl) = program("curl") else { return };
-    let (folder, server) = serve_tls("");
-    let (url, file) = (format!("https://localhost:{}/refused", server.port()), folder.path("files/large"));
+    let (directory, server) = serve_tls("");
+    let (url, file) = (format!("https://localhost:{}/refused", server.port()), directory.path("files/large"));
     let file = file.to_str().unwrap();
     let common = ["-sk", "--http2", "-H", "Expect:", "-w", "%{http_version} %{http_code}", &url];
     let (form, sized) = (format!("part=@{file}"), format!("@{file}"));
@@ -98,7 +99,7 @@ fn curl_stops_an_upload() {
 #[test]
 fn curl() {
     let Some(curl) = program("curl") else { return };
-    let (folder, server) = serve();
+    let (directory, server) = serve();
     let at = |path: &str| format!("http://localhost:{}{path}", server.port());
     let version = "%{http_version} %{http_code}";
     let prior = ["-s", "--http2-prior-knowledge", "-w", version];
@@ -114,7 +115,7 @@ fn curl() {
         "{head}"
     );
     // An upload larger than every window, and its echo.
-    let (large, back) = (folder.path("files/large"), folder.path("back"));
+    let (large, back) = (directory.path("files/large"), directory.path("back"));
     let upload = format!("@{}", large.display());
     let (upload, back) = (upload.as_str(), back.to_str().unwrap());
     assert_eq!(send_request(&["-o", back, "--data-binary", upload, &at("/echo")]), "2 200");
@@ -126,7 +127,7 @@ fn curl() {
 fn curl_upgrades_when_enabled() {
     let Some(curl) = program("curl") else { return };
     for (options, want) in [("", "HTTP/1.1 http1.1 200"), ("\t\tprotocols h1 h2c", "HTTP/2.0 http2 200")] {
-        let (_folder, server) = serve_with(options);
+        let (_directory, server) = serve_with(options);
         let url = format!("http://localhost:{}/protocol", server.port());
         assert_eq!(stdout_of(&curl, &["-s", "--http2", "-w", "%{http_version} %{http_code}", &url]), want, "{options}");
     }
@@ -135,7 +136,7 @@ fn curl_upgrades_when_enabled() {
 #[test]
 fn nghttp() {
     let Some(nghttp) = program("nghttp") else { return };
-    let (_folder, server) = serve();
+    let (_directory, server) = serve();
     let url = format!("http://localhost:{}/", server.port());
     let text = stdout_of(&nghttp, &["-nv", &url]);
     assert!(text.contains("recv (stream_id=13) :status: 200") && !text.contains("RST_STREAM"), "{text}");
@@ -151,7 +152,7 @@ fn nghttp() {
 #[test]
 fn nghttp_upgrades() {
     let Some(nghttp) = program("nghttp") else { return };
-    let (_folder, server) = serve_with("\t\tprotocols h1 h2c");
+    let (_directory, server) = serve_with("\t\tprotocols h1 h2c");
     let text = stdout_of(&nghttp, &["-nvu", &format!("http://localhost:{}/", server.port())]);
     assert!(text.contains("recv (stream_id=1) :status: 200") && !text.contains("RST_STREAM"), "{text}");
 }
@@ -159,7 +160,7 @@ fn nghttp_upgrades() {
 #[test]
 fn h2load() {
     let Some(h2load) = program("h2load") else { return };
-    let (_folder, server) = serve();
+    let (_directory, server) = serve();
     for (clients, streams, count, path) in [("10", "10", 2000, "/"), ("64", "32", 8192, "/"), ("8", "8", 64, "/large")]
     {
         check_load(&h2load, clients, streams, count, &format!("http://localhost:{}{path}", server.port()));
@@ -202,14 +203,14 @@ fn go() -> Option<&'static Path> {
 #[test]
 fn go_over_tls() {
     let Some(go) = go() else { return };
-    let (_folder, server) = serve_tls("");
+    let (_directory, server) = serve_tls("");
     check_go(go, &format!("https://localhost:{}", server.port()));
 }
 
 #[test]
 fn go_without_tls() {
     let Some(go) = go() else { return };
-    let (_folder, server) = serve();
+    let (_directory, server) = serve();
     check_go(go, &format!("http://localhost:{}", server.port()));
 }
 
@@ -224,7 +225,7 @@ fn check_go(go: &Path, base: &str) {
 #[test]
 fn curl_over_tls() {
     let Some(curl) = program("curl") else { return };
-    let (folder, server) = serve_tls("");
+    let (directory, server) = serve_tls("");
     let url = |path: &str| format!("https://localhost:{}{path}", server.port());
     let version = "%{http_version} %{http_code}";
     let send_request = |more: &[&str]| stdout_of(&curl, &[&["-sk", "-w", version], more].concat());
@@ -236,16 +237,16 @@ fn curl_over_tls() {
     let range = format!("{}?[1-50]", url("/"));
     let text = stdout_of(&curl, &["-sk", "-w", "%{http_version} %{num_connects} ", &range]);
     assert_eq!((text.matches("hello2 1").count(), text.matches("hello2 0").count()), (1, 49), "{text}");
-    let back = folder.path("back");
-    let upload = format!("@{}", folder.path("files/large").display());
+    let back = directory.path("back");
+    let upload = format!("@{}", directory.path("files/large").display());
     assert_eq!(send_request(&["-o", back.to_str().unwrap(), "--data-binary", &upload, &url("/echo")]), "2 200");
-    assert!(std::fs::read(back).unwrap() == std::fs::read(folder.path("files/large")).unwrap(), "the echo differs");
+    assert!(std::fs::read(back).unwrap() == std::fs::read(directory.path("files/large")).unwrap(), "the echo differs");
 }
 
 #[test]
 fn nghttp_and_h2load_over_tls() {
     let (Some(nghttp), Some(h2load)) = (program("nghttp"), program("h2load")) else { return };
-    let (_folder, server) = serve_tls("");
+    let (_directory, server) = serve_tls("");
     let url = format!("https://localhost:{}/", server.port());
     let text = stdout_of(&nghttp, &["-nv", "--no-verify-peer", &url]);
     assert!(text.contains(":status: 200") && !text.contains("RST_STREAM"), "{text}");
@@ -310,8 +311,8 @@ fn fields_that_are_never_indexed() {
             (request, wire)
         });
         let site = format!(":0 {{\n\treverse_proxy h2c://{upstream} {{\n{options}\n\t}}\n}}\n");
-        let folder = Folder::with(&[("Caddyfile", &site)]);
-        let server = folder.start(&["run"]);
+        let directory = Directory::with(&[("Caddyfile", &site)]);
+        let server = directory.start(&["run"]);
         let mut wire = Wire::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, server.port())), &[]).unwrap();
         let (mut head, mut trailers) = (get("/"), Vec::new());
         literal(&mut head, b"trailer", b"x-last");

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use crate::process::{Folder, ServerProcess};
+use crate::process::{Directory, ServerProcess};
 
 /// Returns a pattern whose period differs from the length of every frame and message.
 fn pattern(bytes: usize) -> String {
@@ -28,12 +28,12 @@ const SITE: &str = "
 	file_server
 ";
 
-fn serve(caddyfile: &str) -> (Folder, ServerProcess) {
-    let folder = Folder::with(&[("Caddyfile", caddyfile)]);
-    folder.write("files/large", pattern(LARGE));
-    folder.write("files/empty", "");
-    let server = folder.start(&["run"]);
-    (folder, server)
+fn serve(caddyfile: &str) -> (Directory, ServerProcess) {
+    let directory = Directory::with(&[("Caddyfile", caddyfile)]);
+    directory.write("files/large", pattern(LARGE));
+    directory.write("files/empty", "");
+    let server = directory.start(&["run"]);
+    (directory, server)
 }
 
 /// Sends one request and returns the status and content of its response.
@@ -100,13 +100,13 @@ fn check(front: &ServerProcess) {
 // Both sides accept messages of 16 MiB.
 #[test]
 fn in_messages() {
-    let (_folder, backend) = serve(&format!(":0 {{{SITE}}}"));
+    let (_directory, backend) = serve(&format!(":0 {{{SITE}}}"));
     let to = format!("direct://127.0.0.1:{}", backend.port());
     let transport = "transport httpgrpc {\n\t\tmax_message_size 16MiB\n\t\ttimeout 30s\n\t}";
-    let (_folder, front) = serve(&format!(":0 {{\n\treverse_proxy {to} {{\n\t{transport}\n\t}}\n}}"));
+    let (_directory, front) = serve(&format!(":0 {{\n\treverse_proxy {to} {{\n\t{transport}\n\t}}\n}}"));
     check(&front);
     // Content longer than a message gets 413, and the upstream connection remains usable.
-    let (_folder, front) = serve(&format!(
+    let (_directory, front) = serve(&format!(
         ":0 {{\n\treverse_proxy {to} {{\n\ttransport httpgrpc {{\n\tmax_message_size 1KiB\n\t}}\n\t}}\n}}"
     ));
     assert_eq!(send_request(&front, "POST /echo", &pattern(2000)).0, 413);
@@ -117,19 +117,19 @@ fn in_messages() {
 // Messages of up to 1 MiB, and frames for longer content; the upstream is given by name.
 #[test]
 fn in_frames() {
-    let (_folder, backend) = serve(&format!(":0 {{{SITE}}}"));
+    let (_directory, backend) = serve(&format!(":0 {{{SITE}}}"));
     let to = format!("dns:///localhost:{}", backend.port());
     let transport = "transport httpgrpc {\n\t\tmax_message_size 1MiB\n\t\tstream on\n\t}";
-    let (_folder, front) = serve(&format!(":0 {{\n\treverse_proxy {to} {{\n\t{transport}\n\t}}\n}}"));
+    let (_directory, front) = serve(&format!(":0 {{\n\treverse_proxy {to} {{\n\t{transport}\n\t}}\n}}"));
     check(&front);
 }
 
 #[test]
 fn over_tls() {
     let options = "{\n\tskip_install_trust\n\tauto_https disable_redirects\n}\n";
-    let (_folder, backend) = serve(&format!("{options}https://localhost:0 {{\n\ttls internal\n{SITE}}}"));
+    let (_directory, backend) = serve(&format!("{options}https://localhost:0 {{\n\ttls internal\n{SITE}}}"));
     let to = format!("dns:///localhost:{}", backend.port());
     let transport = "transport httpgrpc {\n\t\tmax_message_size 16MiB\n\t\ttls_insecure_skip_verify\n\t}";
-    let (_folder, front) = serve(&format!(":0 {{\n\treverse_proxy {to} {{\n\t{transport}\n\t}}\n}}"));
+    let (_directory, front) = serve(&format!(":0 {{\n\treverse_proxy {to} {{\n\t{transport}\n\t}}\n}}"));
     check(&front);
 }

@@ -9,15 +9,15 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::client::{connect, get, send, send_body};
-use crate::process::Folder;
+use crate::process::Directory;
 
 // Caddy's documentation of `log`: `output file`. Every answered request is in the file when the process has ended.
 #[test]
 fn records_are_written_before_the_server_ends() {
     let caddyfile = "{\n\tadmin off\n}\nhttp://:0 {\n\tbind 127.0.0.1\n\tlog {\n\t\toutput file logs/access.log\n\t}\n\tlog_skip /health\n\t\
                      respond hello\n}\n";
-    let folder = Folder::with(&[("Caddyfile", caddyfile)]);
-    let server = folder.start(&["run"]);
+    let directory = Directory::with(&[("Caddyfile", caddyfile)]);
+    let server = directory.start(&["run"]);
     let port = server.port();
     for number in 0..200 {
         assert_eq!(get(port, &format!("/{number}")).body, "hello");
@@ -25,7 +25,7 @@ fn records_are_written_before_the_server_ends() {
     get(port, "/health");
     server.signal(Signal::TERM);
     assert!(server.status().success());
-    let text = std::fs::read_to_string(folder.path("logs/access.log")).unwrap();
+    let text = std::fs::read_to_string(directory.path("logs/access.log")).unwrap();
     let targets = text.lines().map(|line| {
         let record: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
         assert!(record["duration"].as_f64().is_some_and(|seconds| seconds > 0.0), "{line}");
@@ -42,12 +42,12 @@ fn lines_for_the_journal() {
     {
         let log = format!("log {{\noutput file a.log\nformat journald {{\nwrap {wrapped}\n}}\n}}");
         let site = format!("{{\nadmin off\n}}\nhttp://:0 {{\nbind 127.0.0.1\n{log}\nrespond hi\n}}\n");
-        let folder = Folder::with(&[("Caddyfile", &*site)]);
-        let server = folder.start(&["run"]);
+        let directory = Directory::with(&[("Caddyfile", &*site)]);
+        let server = directory.start(&["run"]);
         assert_eq!(get(server.port(), "/").body, "hi");
         server.signal(Signal::TERM);
         assert!(server.status().success());
-        let line = std::fs::read_to_string(folder.path("a.log")).unwrap();
+        let line = std::fs::read_to_string(directory.path("a.log")).unwrap();
         assert!(line.starts_with(want), "{line}");
     }
 }
@@ -68,11 +68,11 @@ fn errors_contain_their_position() {
             "Caddyfile:5:15: found '/dev/null/none/a.log: Not a directory (os error 20)', expected a file that can be written",
         ),
     ] {
-        let folder = Folder::with(&[(
+        let directory = Directory::with(&[(
             "Caddyfile",
             &*format!("http://:0 {{\n\tbind 127.0.0.1\n\trespond hi\n\tlog {{\n\t\t{line}\n\t}}\n}}\n"),
         )]);
-        let output = folder.output(&["validate"]);
+        let output = directory.output(&["validate"]);
         assert_eq!(String::from_utf8(output.stderr).unwrap(), format!("Error: {want}\n"), "{line}");
     }
 }
@@ -82,11 +82,11 @@ fn errors_contain_their_position() {
 fn responses_are_compressed() {
     let caddyfile =
         "{\n\tadmin off\n}\nhttp://:0 {\n\tbind 127.0.0.1\n\troot files\n\tencode zstd br gzip\n\tfile_server\n}\n";
-    let folder = Folder::with(&[("Caddyfile", caddyfile)]);
+    let directory = Directory::with(&[("Caddyfile", caddyfile)]);
     let text = "The quick brown fox jumps over the lazy dog. ".repeat(10_000);
-    std::fs::create_dir(folder.path("files")).unwrap();
-    folder.write("files/long.txt", &text);
-    let server = folder.start(&["run"]);
+    std::fs::create_dir(directory.path("files")).unwrap();
+    directory.write("files/long.txt", &text);
+    let server = directory.start(&["run"]);
     let port = server.port();
     for coding in ["gzip", "zstd", "br"] {
         let mut stream = connect(port);
@@ -116,8 +116,8 @@ fn times_of_the_proxy() {
          \tlog_append span {{rp.duration}}\n\tlog_append latency {{rp.upstream.latency_ms}}\n\tlog_append retries {{rp.retries}}\n\
          \thandle /up {{\n\t\treverse_proxy 127.0.0.1:{to}\n\t}}\n\treverse_proxy unix//nowhere/a.sock\n}}\n"
     );
-    let folder = Folder::with(&[("Caddyfile", &*caddyfile)]);
-    let server = folder.start(&["run"]);
+    let directory = Directory::with(&[("Caddyfile", &*caddyfile)]);
+    let server = directory.start(&["run"]);
     let port = server.port();
     let answering = std::thread::spawn(move || {
         let (mut stream, _) = upstream.accept().unwrap();
@@ -133,7 +133,7 @@ fn times_of_the_proxy() {
     assert_eq!(get(port, "/").status, 502);
     server.signal(Signal::TERM);
     assert!(server.status().success());
-    let records = records(&folder.path("a.log"));
+    let records = records(&directory.path("a.log"));
     let [answered, failed] = &*records else { panic!("{records:?}") };
     let number = |name: &str| answered[name].as_f64().unwrap_or_else(|| panic!("{name}: {answered}"));
     assert!(number("latency") <= number("upstream") && number("upstream") >= 20.0, "{answered}");
@@ -148,14 +148,14 @@ fn handlers_are_traced() {
     let caddyfile = "{\n\tadmin off\n\tservers {\n\t\ttrace\n\t}\n\tlog {\n\t\toutput file own.log\n\t\tlevel DEBUG\n\t}\n}\nhttp://:0 {\n\t\
                      bind 127.0.0.1\n\trequest_header Authorization secret\n\trewrite /a /x\n\thandle /x {\n\t\trespond hello\n\t}\n\terror /err 503\n\t\
                      handle_errors {\n\t\trespond fault\n\t}\n}\n";
-    let folder = Folder::with(&[("Caddyfile", caddyfile)]);
-    let server = folder.start(&["run"]);
+    let directory = Directory::with(&[("Caddyfile", caddyfile)]);
+    let server = directory.start(&["run"]);
     let port = server.port();
     assert_eq!(get(port, "/a").body, "hello");
     assert_eq!(get(port, "/err").body, "fault");
     server.signal(Signal::TERM);
     assert!(server.status().success());
-    let records = records(&folder.path("own.log"));
+    let records = records(&directory.path("own.log"));
     let traced = records.iter().filter(|record| record["logger"] == "http.log.trace");
     let traced: Vec<_> = traced.map(|record| (record["msg"].as_str().unwrap(), record["module"].to_string())).collect();
     let header = ("headers", r#"{"request":{"set":{"Authorization":"REDACTED"}}}"#);
@@ -183,8 +183,8 @@ fn attempts_are_in_the_debug_log() {
          delete\n\t\t\trequest>remote_ip ip_mask 8\n\t\t}}\n\t}}\n}}\nhttp://:0 {{\n\tbind 127.0.0.1\n\turi \
          strip_prefix /api\n\treverse_proxy 127.0.0.1:{port}\n}}\n"
     );
-    let folder = Folder::with(&[("Caddyfile", &caddyfile)]);
-    let server = folder.start(&["run"]);
+    let directory = Directory::with(&[("Caddyfile", &caddyfile)]);
+    let server = directory.start(&["run"]);
     let site = server.port();
     let answer = std::thread::spawn(move || {
         let (mut connection, _) = upstream.accept().unwrap();
@@ -202,7 +202,7 @@ fn attempts_are_in_the_debug_log() {
     assert_eq!(send(site, "GET /api/b", &["Host: a.test"]).status, 502);
     server.signal(Signal::TERM);
     assert!(server.status().success());
-    let records = records(&folder.path("own.log"));
+    let records = records(&directory.path("own.log"));
     let with = |message: &str| records.iter().filter(|record| record["msg"] == message).collect::<Vec<_>>();
     let attempts = with("upstream roundtrip");
     let [answered, failed] = attempts[..] else { panic!("{attempts:?}") };
@@ -232,8 +232,8 @@ fn failed_requests_are_errors() {
                      handle_errors {\n\t\trespond /handled {err.id}\n\t\terror / \"again\" 501\n\t}\n}\nhttp://c.test:0 {\n\tbind 127.0.0.1\n\tlog_name audit\n\tintercept \
                      /x {\n\t\thandle_response {\n\t\t\trespond x\n\t\t}\n\t}\n\tintercept /204 {\n\t\treplace_status 204\n\t}\n\terror /fault \
                      500\n}\n";
-    let folder = Folder::with(&[("Caddyfile", caddyfile)]);
-    let server = folder.start(&["run"]);
+    let directory = Directory::with(&[("Caddyfile", caddyfile)]);
+    let server = directory.start(&["run"]);
     let port = server.port();
     let send_request = |target: &str, host: &str| send(port, &format!("GET {target}"), &[&format!("Host: {host}")]);
     for (target, host, status) in [
@@ -254,7 +254,7 @@ fn failed_requests_are_errors() {
     assert_eq!(send(port, &long, &["Host: a.test"]).status, 501);
     server.signal(Signal::TERM);
     assert!(server.status().success());
-    let own = records(&folder.path("own.log"));
+    let own = records(&directory.path("own.log"));
     let errors: Vec<_> = own
         .iter()
         .filter(|record| record["logger"].as_str().is_some_and(|name| name.starts_with("http.log.error")))
@@ -285,7 +285,7 @@ fn failed_requests_are_errors() {
     assert_eq!((errors[3]["error"].as_str(), errors[3]["first_error"]["msg"].as_str()), (Some("again"), Some("why")));
     assert_eq!(errors[3]["first_error"]["status"], 503);
     assert_eq!(errors[5]["err_id"], id);
-    let access = records(&folder.path("access.log"));
+    let access = records(&directory.path("access.log"));
     let unanswered = access.iter().find(|record| record["request"]["uri"] == "/nothing").unwrap();
     assert_eq!((unanswered["msg"].as_str(), unanswered["status"].as_u64()), (Some("NOP"), Some(0)));
     // A response in place of the empty one is a response.
@@ -308,18 +308,18 @@ fn messages_of_the_server_are_written_to_the_logs() {
     let caddyfile = "{\n\tadmin 127.0.0.1:0\n\tlog {\n\t\toutput file own.log\n\t\tformat json {\n\t\t\tlevel_format upper\n\t\t}\n\t\tlevel \
                      DEBUG\n\t}\n\tlog quiet {\n\t\toutput file quiet.log\n\t\tinclude admin\n\t}\n}\nhttp://:0 {\n\tbind \
                      127.0.0.1\n\tlog\n\trespond hello\n}\n";
-    let folder = Folder::with(&[("Caddyfile", caddyfile)]);
-    let mut server = folder.start(&["run"]);
+    let directory = Directory::with(&[("Caddyfile", caddyfile)]);
+    let mut server = directory.start(&["run"]);
     let (port, admin) = (server.port(), server.admin_port());
     get(port, "/");
     get(admin, "/config/");
     server.signal(Signal::TERM);
     assert!(server.status().success());
-    let own = records(&folder.path("own.log"));
+    let own = records(&directory.path("own.log"));
     let of = |logger: &str| own.iter().filter(|record| record["logger"] == logger).count();
     assert_eq!((of("http.log.access"), of("admin.api")), (1, 0), "{own:?}");
     assert!(own.iter().all(|record| record["ts"].is_f64() && record["level"] != "info"), "{own:?}");
-    let quiet = records(&folder.path("quiet.log"));
+    let quiet = records(&directory.path("quiet.log"));
     assert!(quiet.iter().all(|record| record["logger"] == "admin.api"), "{quiet:?}");
 }
 
@@ -328,8 +328,8 @@ fn messages_of_the_server_are_written_to_the_logs() {
 fn the_level_of_the_default_log() {
     let caddyfile = "{\n\tadmin 127.0.0.1:0\n\tlog {\n\t\toutput file own.log\n\t\tlevel ERROR\n\t}\n}\nhttp://:0 {\n\trespond hello\n}\n";
     for (flags, is_written) in [(&["run"][..], false), (&["run", "--debug"], true)] {
-        let folder = Folder::with(&[("Caddyfile", caddyfile)]);
-        let mut server = folder.start(flags);
+        let directory = Directory::with(&[("Caddyfile", caddyfile)]);
+        let mut server = directory.start(flags);
         let admin = server.admin_port();
         let again = caddyfile.replace("hello", "again");
         let loaded = send_body(
@@ -341,7 +341,7 @@ fn the_level_of_the_default_log() {
         assert_eq!(loaded.status, 200, "{loaded:?}");
         server.signal(Signal::TERM);
         assert!(server.status().success());
-        assert_eq!(!records(&folder.path("own.log")).is_empty(), is_written, "{flags:?}");
+        assert_eq!(!records(&directory.path("own.log")).is_empty(), is_written, "{flags:?}");
     }
 }
 
@@ -350,17 +350,17 @@ fn the_level_of_the_default_log() {
 fn moved_files_are_followed() {
     let caddyfile =
         "{\n\tadmin off\n}\nhttp://:0 {\n\tbind 127.0.0.1\n\tlog {\n\t\toutput file a.log\n\t}\n\trespond hello\n}\n";
-    let folder = Folder::with(&[("Caddyfile", caddyfile)]);
-    let server = folder.start(&["run"]);
+    let directory = Directory::with(&[("Caddyfile", caddyfile)]);
+    let server = directory.start(&["run"]);
     let port = server.port();
     for round in 0..5 {
         for number in 0..20 {
             get(port, &format!("/{round}/{number}"));
         }
-        std::fs::rename(folder.path("a.log"), folder.path(&format!("a.log.{round}"))).unwrap();
+        std::fs::rename(directory.path("a.log"), directory.path(&format!("a.log.{round}"))).unwrap();
         server.signal(Signal::USR1);
         // The file exists again without a request.
-        while !folder.path("a.log").exists() {
+        while !directory.path("a.log").exists() {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
     }
@@ -369,7 +369,7 @@ fn moved_files_are_followed() {
     let mut targets = Vec::new();
     for file in ["a.log.0", "a.log.1", "a.log.2", "a.log.3", "a.log.4", "a.log"] {
         let uri = |record: &Value| record["request"]["uri"].as_str().unwrap().to_owned();
-        targets.extend(records(&folder.path(file)).iter().map(uri));
+        targets.extend(records(&directory.path(file)).iter().map(uri));
     }
     let wanted: Vec<_> = (0..5).flat_map(|round| (0..20).map(move |number| format!("/{round}/{number}"))).collect();
     assert_eq!(targets, wanted);
@@ -379,8 +379,8 @@ fn moved_files_are_followed() {
 #[test]
 fn requests_succeed_with_a_full_disk() {
     let caddyfile = "{\n\tadmin off\n}\nhttp://:0 {\n\tbind 127.0.0.1\n\tlog {\n\t\toutput file /dev/full\n\t}\n\trespond hello\n}\n";
-    let folder = Folder::with(&[("Caddyfile", caddyfile)]);
-    let mut server = folder.start(&["run"]);
+    let directory = Directory::with(&[("Caddyfile", caddyfile)]);
+    let mut server = directory.start(&["run"]);
     let port = server.port();
     for _ in 0..50 {
         assert_eq!(get(port, "/").body, "hello");
@@ -397,14 +397,14 @@ fn requests_succeed_with_a_full_disk() {
 // At the end of the process lines wait no longer for a collector that is absent: they are lost, and counted.
 #[test]
 fn an_absent_collector_at_the_end() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     let caddyfile = format!(
         "{{\n\tadmin off\n}}\nhttp://:0 {{\n\tbind 127.0.0.1\n\tlog {{\n\t\toutput net unix/{} {{\n\t\t\tsoft_start\n\t\t}}\n\t}}\n\trespond \
          hello\n}}\n",
-        folder.path("none.sock").display()
+        directory.path("none.sock").display()
     );
-    folder.write("Caddyfile", &caddyfile);
-    let mut server = folder.start(&["run"]);
+    directory.write("Caddyfile", &caddyfile);
+    let mut server = directory.start(&["run"]);
     for _ in 0..3 {
         assert_eq!(get(server.port(), "/").body, "hello");
     }
@@ -422,15 +422,15 @@ fn an_absent_collector_at_the_end() {
 // Caddy's documentation of `output net`: the collector may be absent at the start with `soft_start`, and may go away and come back.
 #[test]
 fn a_collector_that_restarts() {
-    let folder = Folder::new();
-    let socket = folder.path("collector.sock");
+    let directory = Directory::new();
+    let socket = directory.path("collector.sock");
     let caddyfile = format!(
         "{{\n\tadmin off\n}}\nhttp://:0 {{\n\tbind 127.0.0.1\n\tlog {{\n\t\toutput net unix/{} {{\n\t\t\tsoft_start\n\t\t}}\n\t}}\n\trespond \
          hello\n}}\n",
         socket.display()
     );
-    folder.write("Caddyfile", &caddyfile);
-    let server = folder.start(&["run"]);
+    directory.write("Caddyfile", &caddyfile);
+    let server = directory.start(&["run"]);
     let port = server.port();
     let mut sent = 0;
     let mut received = Vec::new();

@@ -1,6 +1,6 @@
 //! Tests of the command line: the built binary, real files, real connections on loopback.
 //!
-//! - `process`: a temporary folder, and processes in it
+//! - `process`: a temporary directory, and processes in it
 //! - `client`: sends one request per connection
 //! - `run`, `quick`, `reverse_proxy`, `adapt`, `hash_password`, `pages`: the commands
 //! - `https`: certificates, and redirects to HTTPS; `certificate_sources`: sources outside the server

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use crate::client::send;
-use crate::process::Folder;
+use crate::process::Directory;
 
 /// The definition of `@m`, a request's method and target, its fields without the host, and whether it matches.
 type MatcherCase = (&'static str, &'static str, &'static [&'static str], bool);
@@ -21,8 +21,8 @@ fn check(cases: &[MatcherCase]) {
         let _ = write!(text, "\t\trespond @m \"yes{{re.m.1}}\"\n\t\trespond \"no\"\n\t}}\n");
     }
     text.push_str("}\n");
-    let folder = Folder::with(&[("Caddyfile", &text)]);
-    let server = folder.start(&["run"]);
+    let directory = Directory::with(&[("Caddyfile", &text)]);
+    let server = directory.start(&["run"]);
     for (definition, line, fields, want) in cases {
         let number = definitions.iter().position(|known| known == definition).unwrap();
         let case = format!("X-Case: {number}");
@@ -101,7 +101,7 @@ fn of_the_documentation() {
 // Caddy: "If name is not specified, the name of the matcher is used", also in expressions.
 #[test]
 fn groups_are_named_after_their_matcher() {
-    let folder = Folder::with(&[(
+    let directory = Directory::with(&[(
         "Caddyfile",
         ":0 {\n\
          \t@year path_regexp ^/y/(?<n>[0-9]+)\n\
@@ -115,7 +115,7 @@ fn groups_are_named_after_their_matcher() {
          \trespond {uri}\n\
          }\n",
     )]);
-    let server = folder.start(&["run"]);
+    let server = directory.start(&["run"]);
     for (target, fields, want) in [
         ("/y/2024", &["Host: a"][..], "2024 2024 2024 /y/2024"),
         ("/o/z", &["Host: a"], "z"),
@@ -130,7 +130,7 @@ fn groups_are_named_after_their_matcher() {
 // Caddy's documentation, the file matcher in an expression: one file, several, or the matcher's options.
 #[test]
 fn files_in_expressions() {
-    let folder = Folder::with(&[
+    let directory = Directory::with(&[
         (
             "Caddyfile",
             ":0 {\n\
@@ -145,7 +145,7 @@ fn files_in_expressions() {
         ("www/up.txt", "x"),
         ("www/b.txt", "x"),
     ]);
-    let server = folder.start(&["run"]);
+    let server = directory.start(&["run"]);
     for (target, want) in
         [("/up", "found /up.txt"), ("/up.txt", "any"), ("/b", "any"), ("/x", "none"), ("/nope", "none")]
     {
@@ -156,7 +156,7 @@ fn files_in_expressions() {
 // Caddy's documentation, handle_errors: codes and classes. An error that no block handles keeps its status.
 #[test]
 fn handle_errors_of_codes_and_classes() {
-    let folder = Folder::with(&[(
+    let directory = Directory::with(&[(
         "Caddyfile",
         ":0 {\n\
          \terror /404 404\n\terror /410 410\n\terror /502 502\n\terror /403 403\n\
@@ -164,7 +164,7 @@ fn handle_errors_of_codes_and_classes() {
          \thandle_errors 5xx {\n\t\trespond \"ours {err.status_code}\"\n\t}\n\
          }\n",
     )]);
-    let server = folder.start(&["run"]);
+    let server = directory.start(&["run"]);
     for (target, want) in
         [("/404", (404, "gone 404")), ("/410", (410, "gone 410")), ("/502", (502, "ours 502")), ("/403", (403, ""))]
     {

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::client::{connect, get, send, send_body};
-use crate::process::{Folder, ServerProcess};
+use crate::process::{Directory, ServerProcess};
 use crate::traces::collector::Collector;
 use crate::traces::collector::otlp::{MetricData, texts};
 
@@ -31,11 +31,11 @@ http://a.localhost:0 {
 }
 ";
 
-fn start(caddyfile: &str) -> (Folder, ServerProcess, u16, u16) {
-    let folder = Folder::with(&[("Caddyfile", caddyfile)]);
-    let mut server = folder.start(&["run"]);
+fn start(caddyfile: &str) -> (Directory, ServerProcess, u16, u16) {
+    let directory = Directory::with(&[("Caddyfile", caddyfile)]);
+    let mut server = directory.start(&["run"]);
     let (site, admin) = (server.port(), server.admin_port());
-    (folder, server, site, admin)
+    (directory, server, site, admin)
 }
 
 fn scrape(admin: u16, accept: &str) -> String {
@@ -45,10 +45,10 @@ fn scrape(admin: u16, accept: &str) -> String {
     answer.body
 }
 
-/// Returns Prometheus's checker: in the folder of the tools for interoperation, or on the path.
+/// Returns Prometheus's checker: in the directory of the tools for interoperation, or on the path.
 fn promtool() -> Option<PathBuf> {
     let tool = std::env::var_os("INTEROP_TOOLS")
-        .map_or_else(|| "promtool".into(), |folder| PathBuf::from(folder).join("promtool"));
+        .map_or_else(|| "promtool".into(), |directory| PathBuf::from(directory).join("promtool"));
     let answers = Command::new(&tool).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !answers.is_ok_and(|status| status.success()) {
         eprintln!("skipped: promtool is not installed (Debian package 'prometheus')");
@@ -106,7 +106,7 @@ fn check_open_metrics(text: &str) {
 // The names, types, labels and buckets of Caddy 2.11's scrape under these requests.
 #[test]
 fn a_scrape_has_the_series_of_caddy() {
-    let (_folder, _server, site, admin) = start(CADDYFILE);
+    let (_directory, _server, site, admin) = start(CADDYFILE);
     for path in ["/hello", "/error", "/dead", "/none"] {
         send(site, &format!("GET {path}"), &["Host: a.localhost"]);
     }
@@ -165,7 +165,7 @@ fn a_scrape_has_the_series_of_caddy() {
 // Prometheus: counters do not go back. A refused configuration shows as such.
 #[test]
 fn counters_survive_a_reload() {
-    let (folder, _server, site, admin) = start(CADDYFILE);
+    let (directory, _server, site, admin) = start(CADDYFILE);
     let requests = |text: &str| {
         let lines = text.lines().filter(|line| line.starts_with("caddy_http_requests_total{"));
         lines.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum::<u64>()
@@ -201,14 +201,14 @@ fn counters_survive_a_reload() {
     assert_eq!(load_if_changed(&caddyfile.replace("hello hello", "hello hello3")), 200);
     let text = scrape(admin, "");
     assert!(text.contains("caddy_config_last_reload_successful 1\n"), "{text}");
-    drop(folder);
+    drop(directory);
 }
 
 // Every Host that a client can send leaves the scrape well formed, and gets no label over HTTP.
 #[test]
 fn hostile_hosts() {
     let caddyfile = "{\n\tauto_https off\n\tmetrics {\n\t\tper_host\n\t\tobserve_catchall_hosts\n\t}\n}\nhttp://:0 {\n\tbind 127.0.0.1\n\trespond x\n}\n";
-    let (_folder, _server, site, admin) = start(caddyfile);
+    let (_directory, _server, site, admin) = start(caddyfile);
     for number in 0..400 {
         send(site, "GET /", &[&format!("Host: h{number}.test")]);
     }
@@ -249,7 +249,7 @@ fn caddy_has_the_same_series() {
         .replace("\tauto_https off\n", &format!("\tauto_https off\n\tadmin 127.0.0.1:{admin}\n"))
         .replace(":0 {", &format!(":{site} {{"))
         .replace("\treverse_proxy", "\tabort /abort\n\treverse_proxy");
-    let folder = Folder::with(&[("Caddyfile", &*caddyfile)]);
+    let directory = Directory::with(&[("Caddyfile", &*caddyfile)]);
     let observed = || {
         for path in ["/hello", "/hello", "/error", "/dead", "/none", "/abort"] {
             let mut stream = connect(site);
@@ -277,8 +277,8 @@ fn caddy_has_the_same_series() {
     };
     let theirs = {
         let mut command = Command::new(caddy);
-        command.args(["run", "--config", "Caddyfile", "--adapter", "caddyfile"]).current_dir(folder.path(""));
-        command.env("HOME", folder.path("")).stdout(Stdio::null()).stderr(Stdio::null());
+        command.args(["run", "--config", "Caddyfile", "--adapter", "caddyfile"]).current_dir(directory.path(""));
+        command.env("HOME", directory.path("")).stdout(Stdio::null()).stderr(Stdio::null());
         let _caddy = Killed(command.spawn().unwrap());
         let begun = Instant::now();
         while TcpStream::connect(("127.0.0.1", site)).is_err() || TcpStream::connect(("127.0.0.1", admin)).is_err() {
@@ -287,7 +287,7 @@ fn caddy_has_the_same_series() {
         }
         observed()
     };
-    let _ours = folder.start(&["run"]);
+    let _ours = directory.start(&["run"]);
     assert_eq!(observed(), theirs);
     assert!(theirs.len() > 100, "{theirs:?}");
 }
@@ -301,9 +301,9 @@ fn names_in(expression: &str) -> impl Iterator<Item = &str> {
 // The dashboard and the alert rules only use metrics that a server shows.
 #[test]
 fn the_dashboard_and_the_alerts() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/monitoring");
-    let dashboard = std::fs::read_to_string(folder.join("grafana-dashboard.json")).unwrap();
-    let rules_file = folder.join("prometheus-alerts.yml");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/monitoring");
+    let dashboard = std::fs::read_to_string(directory.join("grafana-dashboard.json")).unwrap();
+    let rules_file = directory.join("prometheus-alerts.yml");
     let rules = std::fs::read_to_string(&rules_file).unwrap();
     let dashboard: serde_json::Value = serde_json::from_str(&dashboard).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
@@ -316,7 +316,7 @@ fn the_dashboard_and_the_alerts() {
     let certified = &format!("https://b.localhost:0 {{\n\tbind 127.0.0.2\n\ttls internal\n{limit}}}\n");
     let options = "auto_https disable_redirects\n\tskip_install_trust";
     let caddyfile = CADDYFILE.replace("auto_https off", options) + certified;
-    let (_server_folder, _server, site, admin) = start(&caddyfile);
+    let (_server_directory, _server, site, admin) = start(&caddyfile);
     for path in ["/hello", "/error"] {
         send(site, &format!("GET {path}"), &["Host: a.localhost"]);
     }
@@ -327,7 +327,7 @@ fn the_dashboard_and_the_alerts() {
         assert!(text.contains(&family), "{name} is not in the scrape");
     }
     if let Some(tool) = promtool() {
-        let tests = folder.join("prometheus-alerts.test.yml");
+        let tests = directory.join("prometheus-alerts.test.yml");
         for (command, file) in [("check", &rules_file), ("test", &tests)] {
             let output = Command::new(&tool).args([command, "rules"]).arg(file).output().unwrap();
             assert!(output.status.success(), "{output:?}");
@@ -341,8 +341,8 @@ fn the_dashboard_and_the_alerts() {
 fn pushed_to_a_collector() {
     let collector = Collector::http(0, vec![]);
     let pushing = CADDYFILE.replace("per_host", "per_host\n\t\totlp");
-    let folder = Folder::with(&[("Caddyfile", &pushing)]);
-    let mut command = folder.command(&["run"]);
+    let directory = Directory::with(&[("Caddyfile", &pushing)]);
+    let mut command = directory.command(&["run"]);
     command.env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://127.0.0.1:{}", collector.port));
     command.env("OTEL_METRIC_EXPORT_INTERVAL", "50");
     let mut server = ServerProcess::start(command);
@@ -378,7 +378,7 @@ fn pushed_to_a_collector() {
     let fields = [&*format!("Host: localhost:{admin}"), "Content-Type: text/caddyfile"];
     assert_eq!(send_body(admin, "POST /load", &fields, &CADDYFILE.replace(":0", &format!(":{site}"))).status, 200);
     drop(server);
-    let output = folder.command(&["validate"]).env("OTEL_METRICS_EXPORTER", "console").output().expect("a process");
+    let output = directory.command(&["validate"]).env("OTEL_METRICS_EXPORTER", "console").output().expect("a process");
     let text = String::from_utf8_lossy(&output.stderr);
     let want = "environment variable OTEL_METRICS_EXPORTER: found 'console', expected 'otlp' or 'none'";
     assert!(!output.status.success() && text.contains(want), "{text}");

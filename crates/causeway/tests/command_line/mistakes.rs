@@ -4,12 +4,12 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt as _;
 
-use crate::process::Folder;
+use crate::process::Directory;
 
 /// Runs a command that must fail with `want`.
 #[track_caller]
-fn check(folder: &Folder, arguments: &[&str], want: &str) {
-    let output = folder.output(arguments);
+fn check(directory: &Directory, arguments: &[&str], want: &str) {
+    let output = directory.output(arguments);
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(stderr, format!("Error: {want}\n"), "{arguments:?}");
     assert_eq!((output.status.code(), &*output.stdout), (Some(1), &b""[..]), "{arguments:?}");
@@ -18,9 +18,9 @@ fn check(folder: &Folder, arguments: &[&str], want: &str) {
 /// `run` and `validate` refuse a Caddyfile with one message.
 #[track_caller]
 fn check_caddyfile(caddyfile: &str, want: &str) {
-    let folder = Folder::with(&[("Caddyfile", caddyfile)]);
+    let directory = Directory::with(&[("Caddyfile", caddyfile)]);
     for command in ["validate", "run"] {
-        check(&folder, &[command], want);
+        check(&directory, &[command], want);
     }
 }
 
@@ -252,7 +252,7 @@ fn in_tls_policies() {
     );
     // Only at the start: a check opens no file.
     check(
-        &Folder::with(&[("Caddyfile", &*site("\t\tinsecure_secrets_log /proc/none/x"))]),
+        &Directory::with(&[("Caddyfile", &*site("\t\tinsecure_secrets_log /proc/none/x"))]),
         &["run"],
         "Caddyfile:6:24: /proc/none/x: No such file or directory (os error 2)",
     );
@@ -307,19 +307,19 @@ fn in_json() {
             "config.json: admin.remote: found 'no identity', expected an `admin.identity` with one of `identifiers` at least",
         ),
     ] {
-        let folder = Folder::with(&[("config.json", text)]);
+        let directory = Directory::with(&[("config.json", text)]);
         for command in ["validate", "run", "adapt --validate"] {
             let words: Vec<_> = command.split(' ').chain(["--config", "config.json"]).collect();
-            check(&folder, &words, want);
+            check(&directory, &words, want);
         }
     }
 }
 
 #[test]
 fn missing_files() {
-    let folder = Folder::with(&[("bytes", "")]);
-    folder.write("Caddyfile.bytes", b":8080\nrespond \xff\n");
-    let nothing = "no configuration: there is no Caddyfile in this folder, and --config names no file";
+    let directory = Directory::with(&[("bytes", "")]);
+    directory.write("Caddyfile.bytes", b":8080\nrespond \xff\n");
+    let nothing = "no configuration: there is no Caddyfile in this directory, and --config names no file";
     for (arguments, want) in [
         (&["validate"][..], nothing),
         (&["adapt"], nothing),
@@ -328,27 +328,27 @@ fn missing_files() {
         (&["run", "--envfile", "nope"], "nope: reading the environment file: No such file or directory (os error 2)"),
         (
             &["validate", "-c", "."],
-            ".: found a folder, expected a file with the configuration (Is a directory (os error 21))",
+            ".: found a directory, expected a file with the configuration (Is a directory (os error 21))",
         ),
         (&["validate", "-c", "Caddyfile.bytes"], "Caddyfile.bytes: found bytes that are not UTF-8, expected text"),
         (&["file-server", "--root", "nope"], "--root nope: No such file or directory (os error 2)"),
-        (&["file-server", "--root", "bytes"], "--root bytes: found a file, expected a folder"),
+        (&["file-server", "--root", "bytes"], "--root bytes: found a file, expected a directory"),
         (
             &["respond", "-l", "127.0.0.1:0", "--pidfile", "no/pid"],
             "no/pid: writing the process id: No such file or directory (os error 2)",
         ),
     ] {
-        check(&folder, arguments, want);
+        check(&directory, arguments, want);
     }
 }
 
 #[test]
-fn a_folder_instead_of_the_caddyfile() {
-    let folder = Folder::new();
-    std::fs::create_dir(folder.path("Caddyfile")).unwrap();
-    let want = "Caddyfile: found a folder, expected a file with the configuration (Is a directory (os error 21))";
+fn a_directory_instead_of_the_caddyfile() {
+    let directory = Directory::new();
+    std::fs::create_dir(directory.path("Caddyfile")).unwrap();
+    let want = "Caddyfile: found a directory, expected a file with the configuration (Is a directory (os error 21))";
     for command in ["run", "validate", "adapt"] {
-        check(&folder, &[command], want);
+        check(&directory, &[command], want);
     }
 }
 
@@ -372,28 +372,32 @@ fn certificates_of_authorities_that_cannot_be_read() {
     );
 }
 
-// An absent root is nearly always a mistake, but only a warning: the folder may still be created.
+// An absent root is nearly always a mistake, but only a warning: the directory may still be created.
 #[test]
 fn roots_that_cannot_be_read() {
     let json = "{\"apps\": {\"http\": {\"servers\": {\"s\": {\"listen\": [\":8080\"], \"routes\": [{\"handle\": [\n\
                 {\"handler\": \"file_server\", \"root\": \"nowhere\"}]}]}}}}}";
-    let folder = Folder::with(&[
+    let directory = Directory::with(&[
         ("Caddyfile", ":8080 {\n\troot nowhere\n\tfile_server {\n\t\troot file\n\t}\n}\n"),
         ("placeholder.caddyfile", ":8080 {\n\troot {env.ROOT}/x\n\tfile_server\n}\n"),
         ("config.json", json),
         ("file", ""),
     ]);
-    let found = |root: &str, why: &str| format!("found the root '{root}', expected a folder that can be read: {why}\n");
+    let found =
+        |root: &str, why: &str| format!("found the root '{root}', expected a directory that can be read: {why}\n");
     let absent = found("nowhere", "No such file or directory (os error 2)");
     for (file, want) in [
         (
             "Caddyfile",
-            format!("Warning: Caddyfile:4:8: {}Warning: Caddyfile:2:7: {absent}", found("file", "it is not a folder")),
+            format!(
+                "Warning: Caddyfile:4:8: {}Warning: Caddyfile:2:7: {absent}",
+                found("file", "it is not a directory")
+            ),
         ),
         ("placeholder.caddyfile", String::new()),
         ("config.json", format!("Warning: config.json:2:36: {absent}")),
     ] {
-        let output = folder.output(&["validate", "--config", file]);
+        let output = directory.output(&["validate", "--config", file]);
         assert_eq!(String::from_utf8(output.stderr).unwrap(), want, "{file}");
         assert_eq!(output.status.code(), Some(0), "{file}");
     }
@@ -405,8 +409,8 @@ fn settings_without_effect() {
     let options = "{\n\tadmin off\n\tstorage_check off\n\tservers {\n\t\ttimeouts {\n\t\t\twrite 10s\n\t\t\twrite_max_chunk 4096\n\t\t}\n\t}\n}\n";
     let transport = "\t\ttransport http {\n\t\t\tread_buffer 4k\n\t\t\twrite_buffer 8k\n\t\t}\n";
     let proxy = format!("\treverse_proxy localhost:1 {{\n\t\tstream_buffer_size 4k\n{transport}\t}}\n");
-    let folder = Folder::with(&[("Caddyfile", &format!("{options}:0 {{\n\tbind 127.0.0.1\n{proxy}}}\n"))]);
-    let output = folder.output(&["validate"]);
+    let directory = Directory::with(&[("Caddyfile", &format!("{options}:0 {{\n\tbind 127.0.0.1\n{proxy}}}\n"))]);
+    let output = directory.output(&["validate"]);
     let printed = String::from_utf8(output.stderr).unwrap();
     let options = [
         "3:2: 'storage_check'",
@@ -420,7 +424,7 @@ fn settings_without_effect() {
     }
     assert_eq!(printed.lines().count(), options.len(), "{printed}");
     // The log of a run has the place in the JSON.
-    let server = folder.start(&["run"]);
+    let server = directory.start(&["run"]);
     let is_logged = |line: &String| line.contains(".transport.read_buffer_size: has no effect: ");
     assert!(server.startup_lines.iter().any(is_logged), "{:?}", server.startup_lines);
 }
@@ -429,25 +433,25 @@ fn settings_without_effect() {
 #[test]
 fn priorities_for_the_journal() {
     use std::os::unix::fs::MetadataExt as _;
-    let folder = Folder::with(&[("Caddyfile", ":0\nrespnd hi\n"), ("root.caddyfile", ":0\nroot nowhere\n")]);
+    let directory = Directory::with(&[("Caddyfile", ":0\nrespnd hi\n"), ("root.caddyfile", ":0\nroot nowhere\n")]);
     for (file, is_valid, want) in [
         ("Caddyfile", false, "<3>Error: Caddyfile:2:1: unrecognized directive"),
         ("root.caddyfile", true, "<4>Warning: root.caddyfile:2:6: found the root 'nowhere'"),
     ] {
-        let journal = std::fs::File::create(folder.path("journal")).unwrap();
+        let journal = std::fs::File::create(directory.path("journal")).unwrap();
         let facts = journal.metadata().unwrap();
-        let mut command = folder.command(&["validate", "--config", file]);
+        let mut command = directory.command(&["validate", "--config", file]);
         command.env("JOURNAL_STREAM", format!("{}:{}", facts.dev(), facts.ino())).stderr(journal);
         assert_eq!(command.stdout(std::process::Stdio::null()).status().unwrap().success(), is_valid);
-        let text = std::fs::read_to_string(folder.path("journal")).unwrap();
+        let text = std::fs::read_to_string(directory.path("journal")).unwrap();
         assert!(text.starts_with(want), "{text}");
     }
 }
 
 #[test]
 fn an_invalid_environment_file() {
-    let folder = Folder::with(&[("Caddyfile", ":0\nrespond hi\n"), ("env", "A=1\nB\n")]);
-    check(&folder, &["run", "--envfile", "env"], "env: line 2: found 'B', expected NAME=value");
+    let directory = Directory::with(&[("Caddyfile", ":0\nrespond hi\n"), ("env", "A=1\nB\n")]);
+    check(&directory, &["run", "--envfile", "env"], "env: line 2: found 'B', expected NAME=value");
 }
 
 #[test]
@@ -456,14 +460,14 @@ fn a_caddyfile_that_may_not_be_read() {
         eprintln!("skipped: root may read every file");
         return;
     }
-    let folder = Folder::with(&[("Caddyfile", ":0\nrespond hi\n")]);
-    std::fs::set_permissions(folder.path("Caddyfile"), std::fs::Permissions::from_mode(0o000)).unwrap();
-    check(&folder, &["run"], "Caddyfile: reading the configuration: Permission denied (os error 13)");
+    let directory = Directory::with(&[("Caddyfile", ":0\nrespond hi\n")]);
+    std::fs::set_permissions(directory.path("Caddyfile"), std::fs::Permissions::from_mode(0o000)).unwrap();
+    check(&directory, &["run"], "Caddyfile: reading the configuration: Permission denied (os error 13)");
 }
 
 #[test]
 fn in_flags() {
-    let folder = Folder::with(&[("Caddyfile", ":0\nrespond hi\n")]);
+    let directory = Directory::with(&[("Caddyfile", ":0\nrespond hi\n")]);
     for (arguments, want) in [
         (&["rnu"][..], "unrecognized subcommand 'rnu'; see `causeway --help`"),
         (&["--nope"], "unexpected argument '--nope' found; see `causeway --help`"),
@@ -497,24 +501,24 @@ fn in_flags() {
         (&["respond", "{{.Nope}}"], "the body: found '{{.Nope}}', expected {{.N}}, {{.Port}} or {{.Address}}"),
         (&["run", "--listen", ":8081"], "--listen is for the welcome site; Caddyfile names its own addresses"),
     ] {
-        check(&folder, arguments, want);
+        check(&directory, arguments, want);
     }
 }
 
 #[test]
 fn in_addresses() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     let expected = "expected [tcp/]host:port or [tcp/]host:first-last";
     for (arguments, place) in [
         (&["run", "--listen", "8080"][..], "the welcome site: apps.http.servers.welcome"),
         (&["respond", "--listen", "8080"], "respond --listen 8080: apps.http.servers.static0"),
         (&["file-server", "--listen", "8080"], "file-server --listen 8080: apps.http.servers.static0"),
     ] {
-        check(&folder, arguments, &format!("{place}.listen[0]: found '8080', {expected}"));
+        check(&directory, arguments, &format!("{place}.listen[0]: found '8080', {expected}"));
     }
     // RFC 5737 reserves these addresses, so no machine has them.
     check(
-        &folder,
+        &directory,
         &["respond", "--listen", "192.0.2.1:0"],
         "listening on 192.0.2.1:0: this machine has no such address",
     );
@@ -522,9 +526,9 @@ fn in_addresses() {
 
 #[test]
 fn a_site_where_the_admin_api_is() {
-    let folder = Folder::with(&[("Caddyfile", "{\n\tadmin localhost:8765\n}\n:8765\nrespond hi\n")]);
+    let directory = Directory::with(&[("Caddyfile", "{\n\tadmin localhost:8765\n}\n:8765\nrespond hi\n")]);
     let want = "Caddyfile: listening on :8765: the admin API is on localhost:8765; move one of them first";
-    check(&folder, &["run"], want);
+    check(&directory, &["run"], want);
 }
 
 #[test]
@@ -532,13 +536,13 @@ fn a_port_in_use() {
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let used = format!("listening on {address}: the port is in use by another program");
-    let folder = Folder::new();
+    let directory = Directory::new();
     for command in ["run", "file-server", "respond"] {
         let hint = format!("; choose another with --listen, as in `causeway {command} --listen :8081`");
-        check(&folder, &[command, "--listen", &address], &format!("{used}{hint}"));
+        check(&directory, &[command, "--listen", &address], &format!("{used}{hint}"));
     }
-    folder.write("Caddyfile", format!("http://{address} {{\n\tbind 127.0.0.1\n\trespond hi\n}}\n"));
-    check(&folder, &["run"], &format!("Caddyfile: {used}"));
+    directory.write("Caddyfile", format!("http://{address} {{\n\tbind 127.0.0.1\n\trespond hi\n}}\n"));
+    check(&directory, &["run"], &format!("Caddyfile: {used}"));
 }
 
 /// Features that `adapt` translates, or that Caddy has, and this version refuses: the message names the page with the reasons.
@@ -557,8 +561,8 @@ fn refused_features() {
         options("servers {\n\t\tprotocols h3\n\t}"),
         ":80 {\n\tfs other\n}\n".to_owned(),
     ] {
-        let folder = Folder::with(&[("Caddyfile", &caddyfile)]);
-        let output = folder.output(&["validate"]);
+        let directory = Directory::with(&[("Caddyfile", &caddyfile)]);
+        let output = directory.output(&["validate"]);
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success() && stderr.contains("(docs/refused.md)"), "{caddyfile}{stderr}");
     }

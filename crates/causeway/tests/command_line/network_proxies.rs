@@ -8,7 +8,7 @@ use std::thread;
 use causeway_testkit::ports::free_port;
 
 use crate::client::get;
-use crate::process::{Folder, ServerProcess};
+use crate::process::{Directory, ServerProcess};
 
 /// A proxy, and the requests for tunnels and in absolute form that it got. `user:secret` are its credentials.
 struct ProxyDouble {
@@ -109,7 +109,7 @@ fn proxy(url: &str, upstream: &str, options: &str) -> ServerProcess {
         ":0 {{\n\treverse_proxy {upstream} {{\n\t\ttransport http {{\n\t\t\tnetwork_proxy url {url}\n{options}\t\t}}\n\t}}\n}}\n"
     );
     // Another worker would have connections of its own.
-    Folder::with(&[("Caddyfile", &site)]).start(&["run", "--workers", "1"])
+    Directory::with(&[("Caddyfile", &site)]).start(&["run", "--workers", "1"])
 }
 
 // Caddy, `network_proxy url`, and Go's http.Transport.Proxy: CONNECT for an upstream with TLS, requests in absolute form for one in cleartext.
@@ -118,7 +118,7 @@ fn an_http_proxy() {
     let double = ProxyDouble::start(http);
     let with = |credentials: &str| format!("http://{credentials}localhost:{}", double.port);
     let site = "{\n\tskip_install_trust\n\tauto_https disable_redirects\n}\nhttps://localhost:0 {\n\ttls internal\n\trespond secure\n}\n";
-    let upstream = Folder::with(&[("Caddyfile", site)]).start(&["run"]);
+    let upstream = Directory::with(&[("Caddyfile", site)]).start(&["run"]);
     let address = format!("localhost:{}", upstream.port());
     for (versions, rounds) in [("1.1", 2), ("2", 2)] {
         let options = format!("\t\t\tversions {versions}\n\t\t\ttls_insecure_skip_verify\n");
@@ -145,7 +145,7 @@ fn an_http_proxy() {
 #[test]
 fn a_socks5_proxy() {
     let double = ProxyDouble::start(socks);
-    let upstream = Folder::with(&[("Caddyfile", ":0 {\n\trespond plain\n}\n")]).start(&["run"]);
+    let upstream = Directory::with(&[("Caddyfile", ":0 {\n\trespond plain\n}\n")]).start(&["run"]);
     let address = format!("localhost:{}", upstream.port());
     let server = proxy(&format!("socks5://user:secret@localhost:{}", double.port), &address, "");
     for _ in 0..2 {
@@ -159,7 +159,7 @@ fn a_socks5_proxy() {
 /// The message names the proxy, as the upstream itself may be in order.
 #[test]
 fn a_proxy_that_is_down() {
-    let upstream = Folder::with(&[("Caddyfile", ":0 {\n\trespond plain\n}\n")]).start(&["run"]);
+    let upstream = Directory::with(&[("Caddyfile", ":0 {\n\trespond plain\n}\n")]).start(&["run"]);
     let down = format!("127.0.0.1:{}", free_port());
     let mut server = proxy(&format!("http://{down}"), &format!("https://localhost:{}", upstream.port()), "");
     assert_eq!(get(server.port(), "/").status, 502);

@@ -8,12 +8,12 @@ use std::process::{Child, Command, Stdio};
 use causeway_testkit::ports::free_ports;
 
 use crate::http2::program;
-use crate::process::{Folder, ServerProcess};
+use crate::process::{Directory, ServerProcess};
 
-/// A folder with an authority, a leaf for `a.test` whose responder is at a port, and a site with it.
+/// A directory with an authority, a leaf for `a.test` whose responder is at a port, and a site with it.
 struct Site {
     openssl: PathBuf,
-    folder: Folder,
+    directory: Directory,
     /// The port in the leaf.
     responder: u16,
 }
@@ -22,25 +22,25 @@ impl Site {
     fn new() -> Option<Self> {
         let openssl = program("openssl")?;
         let [responder] = free_ports();
-        let site = Self { openssl, folder: Folder::new(), responder };
+        let site = Self { openssl, directory: Directory::new(), responder };
         site.authority("ca");
         site.authority("other");
-        site.folder.write(
+        site.directory.write(
             "leaf.cnf",
             format!("subjectAltName=DNS:a.test\nauthorityInfoAccess=OCSP;URI:http://127.0.0.1:{responder}/\n"),
         );
-        site.folder.write("responder.cnf", "extendedKeyUsage=OCSPSigning\n");
+        site.directory.write("responder.cnf", "extendedKeyUsage=OCSPSigning\n");
         site.signed("leaf", "ca", "01");
         site.signed("responder", "ca", "02");
-        let read = |name: &str| std::fs::read_to_string(site.folder.path(name)).unwrap();
-        site.folder.write("chain.crt", read("leaf.crt") + &read("ca.crt"));
+        let read = |name: &str| std::fs::read_to_string(site.directory.path(name)).unwrap();
+        site.directory.write("chain.crt", read("leaf.crt") + &read("ca.crt"));
         site.write_status("V", "");
         site.write_caddyfile("");
         Some(site)
     }
 
     fn run(&self, arguments: &[&str]) {
-        let output = Command::new(&self.openssl).args(arguments).current_dir(self.folder.path("")).output().unwrap();
+        let output = Command::new(&self.openssl).args(arguments).current_dir(self.directory.path("")).output().unwrap();
         assert!(output.status.success(), "{arguments:?}: {output:?}");
     }
 
@@ -106,7 +106,7 @@ impl Site {
 
     /// Writes openssl's database: the leaf's status, and the date of a revocation.
     fn write_status(&self, status: &str, revoked: &str) {
-        self.folder.write("index.txt", format!("{status}\t490101000000Z\t{revoked}\t01\tunknown\t/CN=leaf\n"));
+        self.directory.write("index.txt", format!("{status}\t490101000000Z\t{revoked}\t01\tunknown\t/CN=leaf\n"));
     }
 
     fn write_caddyfile(&self, option: &str) {
@@ -114,11 +114,11 @@ impl Site {
             "{{\n\tskip_install_trust\n\tauto_https disable_redirects\n\tstorage file_system data\n\t{option}\n}}\n\
              https://a.test:0 {{\n\ttls chain.crt leaf.key\n\trespond hello\n}}\n"
         );
-        self.folder.write("Caddyfile", text);
+        self.directory.write("Caddyfile", text);
     }
 
     fn responder(&self, signer: &str) -> Responder {
-        Responder::start(&self.openssl, &self.folder, self.responder, signer)
+        Responder::start(&self.openssl, &self.directory, self.responder, signer)
     }
 
     /// The output of `openssl s_client -status` after a handshake.
@@ -132,7 +132,7 @@ impl Site {
             "a.test",
             "-status",
         ]);
-        command.args(["-CAfile", "ca.crt", "-verify_return_error"]).current_dir(self.folder.path(""));
+        command.args(["-CAfile", "ca.crt", "-verify_return_error"]).current_dir(self.directory.path(""));
         let output = command.stdin(Stdio::null()).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8_lossy(&output.stdout).into_owned()
@@ -158,7 +158,8 @@ impl Site {
         let mut command = Command::new(program("curl")?);
         let (port, resolve) = (server.port(), format!("a.test:{}:127.0.0.1", server.port()));
         command.args(["-sS", "--noproxy", "*", "--cert-status", "--cacert", "ca.crt", "--resolve", &resolve]);
-        let output = command.arg(format!("https://a.test:{port}/")).current_dir(self.folder.path("")).output().unwrap();
+        let output =
+            command.arg(format!("https://a.test:{port}/")).current_dir(self.directory.path("")).output().unwrap();
         Some(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
     }
 }
@@ -167,13 +168,13 @@ impl Site {
 pub(crate) struct Responder(Child);
 
 impl Responder {
-    /// Starts a responder for the authority `ca.crt` of a folder, with the statuses of its `index.txt`. The key of `signer` signs the
+    /// Starts a responder for the authority `ca.crt` of a directory, with the statuses of its `index.txt`. The key of `signer` signs the
     /// responses.
-    pub(crate) fn start(openssl: &Path, folder: &Folder, port: u16, signer: &str) -> Self {
+    pub(crate) fn start(openssl: &Path, directory: &Directory, port: u16, signer: &str) -> Self {
         let [certificate, key] = ["crt", "key"].map(|kind| format!("{signer}.{kind}"));
         let mut command = Command::new(openssl);
         command.args(["ocsp", "-port", &port.to_string(), "-index", "index.txt", "-CA", "ca.crt"]);
-        command.args(["-rsigner", &certificate, "-rkey", &key, "-nmin", "60"]).current_dir(folder.path(""));
+        command.args(["-rsigner", &certificate, "-rkey", &key, "-nmin", "60"]).current_dir(directory.path(""));
         // A connection to find out whether it listens would make it wait for a request on it.
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr_lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -198,14 +199,14 @@ impl Drop for Responder {
 fn a_response_is_stapled_and_stored() {
     let Some(site) = Site::new() else { return };
     for signer in ["ca", "responder"] {
-        let _ = std::fs::remove_dir_all(site.folder.path("data"));
+        let _ = std::fs::remove_dir_all(site.directory.path("data"));
         let responder = site.responder(signer);
-        let mut server = site.folder.start(&["run"]);
+        let mut server = site.directory.start(&["run"]);
         server.line_with(&format!("stapled the OCSP response of http://127.0.0.1:{}/", site.responder));
         site.check_good(&server);
         assert!(site.get_with_status(&server).is_none_or(|text| text == "hello"));
         drop((server, responder));
-        let server = site.folder.start(&["run"]);
+        let server = site.directory.start(&["run"]);
         site.check_good(&server);
     }
 }
@@ -215,12 +216,12 @@ fn a_response_is_stapled_and_stored() {
 fn stapling_can_be_disabled() {
     let Some(site) = Site::new() else { return };
     let _responder = site.responder("ca");
-    let mut server = site.folder.start(&["run"]);
+    let mut server = site.directory.start(&["run"]);
     server.line_with("stapled the OCSP response");
     site.check_good(&server);
     drop(server);
     site.write_caddyfile("ocsp_stapling off");
-    let server = site.folder.start(&["run"]);
+    let server = site.directory.start(&["run"]);
     // It does not use the response in storage either.
     site.check_none(&server);
 }
@@ -230,7 +231,7 @@ fn stapling_can_be_disabled() {
 fn a_responder_that_restarts() {
     let Some(site) = Site::new() else { return };
     site.write_caddyfile("ocsp_interval 1s");
-    let mut server = site.folder.start(&["run"]);
+    let mut server = site.directory.start(&["run"]);
     server.line_with("no OCSP response of http://127.0.0.1:");
     site.check_none(&server);
     let _responder = site.responder("ca");
@@ -244,21 +245,21 @@ fn a_responder_that_restarts() {
 fn responders_with_wrong_or_no_responses() {
     let Some(site) = Site::new() else { return };
     let responder = site.responder("other");
-    let mut server = site.folder.start(&["run"]);
+    let mut server = site.directory.start(&["run"]);
     server.line_with("found a response with another signature than the issuer's or that of its responder");
     site.check_none(&server);
     drop((server, responder));
 
     site.write_status("R", "260101000000Z");
     let responder = site.responder("ca");
-    let mut server = site.folder.start(&["run"]);
+    let mut server = site.directory.start(&["run"]);
     server.line_with("reports the certificate as revoked");
     site.check_none(&server);
     drop((server, responder));
 
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, site.responder)).unwrap();
-    let server = site.folder.start(&["run"]);
+    let server = site.directory.start(&["run"]);
     let (_held, _) = silent.accept().unwrap();
     site.check_none(&server);
-    assert!(!site.folder.path("data/ocsp").exists());
+    assert!(!site.directory.path("data/ocsp").exists());
 }

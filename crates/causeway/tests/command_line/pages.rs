@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use crate::process::Folder;
+use crate::process::Directory;
 
 /// All commands, with those of `storage`.
 const COMMANDS: &[&str] = &[
@@ -34,12 +34,12 @@ const COMMANDS: &[&str] = &[
     "version",
 ];
 
-// Caddy, `manpage`: section 8, one page for each command, into a folder that is created.
+// Caddy, `manpage`: section 8, one page for each command, into a directory that is created.
 #[test]
 fn manual_pages() {
-    let folder = Folder::new();
-    assert!(folder.output(&["manpage", "--directory", "share/man8"]).status.success());
-    let mut names: Vec<_> = std::fs::read_dir(folder.path("share/man8"))
+    let directory = Directory::new();
+    assert!(directory.output(&["manpage", "--directory", "share/man8"]).status.success());
+    let mut names: Vec<_> = std::fs::read_dir(directory.path("share/man8"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
@@ -48,30 +48,30 @@ fn manual_pages() {
     want.push("causeway.8".into());
     want.sort();
     assert_eq!(names, want);
-    let page = std::fs::read_to_string(folder.path("share/man8/causeway-reverse-proxy.8")).unwrap();
+    let page = std::fs::read_to_string(directory.path("share/man8/causeway-reverse-proxy.8")).unwrap();
     assert!(page.contains(".TH causeway-reverse-proxy 8 "), "{page}");
     assert!(page.contains("\\-\\-change\\-host\\-header"), "{page}");
-    let missing = folder.output(&["manpage"]);
+    let missing = directory.output(&["manpage"]);
     assert_eq!(missing.status.code(), Some(1));
-    // A file in the folder's place.
-    folder.write("file", "");
-    let error = String::from_utf8(folder.output(&["manpage", "-o", "file"]).stderr).unwrap();
+    // A file in the directory's place.
+    directory.write("file", "");
+    let error = String::from_utf8(directory.output(&["manpage", "-o", "file"]).stderr).unwrap();
     assert!(error.starts_with("Error: --directory file: "), "{error}");
 }
 
 // Caddy, `completion`: bash, zsh, fish or powershell.
 #[test]
 fn completion_scripts() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     for shell in ["bash", "zsh", "fish", "powershell"] {
-        let output = folder.output(&["completion", shell]);
+        let output = directory.output(&["completion", shell]);
         assert!(output.status.success());
         let script = String::from_utf8(output.stdout).unwrap();
         for word in ["reverse-proxy", "change-host-header", "pretty"] {
             assert!(script.contains(word), "{shell} {word}");
         }
     }
-    let error = String::from_utf8(folder.output(&["completion", "tcsh"]).stderr).unwrap();
+    let error = String::from_utf8(directory.output(&["completion", "tcsh"]).stderr).unwrap();
     assert!(error.contains("possible values: bash, zsh, fish, powershell"), "{error}");
 }
 
@@ -81,8 +81,8 @@ fn completion_in_bash() {
     if Command::new("bash").arg("--version").stdout(Stdio::null()).status().is_err() {
         return;
     }
-    let folder = Folder::new();
-    let mut script = String::from_utf8(folder.output(&["completion", "bash"]).stdout).unwrap();
+    let directory = Directory::new();
+    let mut script = String::from_utf8(directory.output(&["completion", "bash"]).stdout).unwrap();
     for (words, want) in [("causeway rever", "reverse-proxy"), ("causeway adapt --pre", "--pretty")] {
         let last = words.split(' ').count() - 1;
         let current = words.rsplit_once(' ').unwrap().1;
@@ -98,8 +98,8 @@ fn completion_in_bash() {
 
 #[test]
 fn facts_about_the_build() {
-    let folder = Folder::new();
-    let text = String::from_utf8(folder.output(&["build-info"]).stdout).unwrap();
+    let directory = Directory::new();
+    let text = String::from_utf8(directory.output(&["build-info"]).stdout).unwrap();
     let version = format!("version\tv{}\n", env!("CARGO_PKG_VERSION"));
     assert!(text.starts_with("program\tcauseway\n") && text.contains(&version), "{text}");
     assert!(text.contains("\nrust\trustc 1.") && text.contains("linux"), "{text}");

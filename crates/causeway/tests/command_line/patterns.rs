@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::client::send;
-use crate::process::{Folder, ServerProcess};
+use crate::process::{Directory, ServerProcess};
 
 /// The files of `/srv`, as the page describes them.
 const FILES: &[(&str, &str)] = &[
@@ -65,11 +65,11 @@ fn upstream(name: &str) -> String {
     address
 }
 
-/// Replaces folders and upstreams of the page by those of the test.
-fn localize(value: &mut Value, folder: &str, upstreams: &mut BTreeMap<String, String>) {
+/// Replaces directories and upstreams of the page by those of the test.
+fn localize(value: &mut Value, directory: &str, upstreams: &mut BTreeMap<String, String>) {
     match value {
-        Value::String(text) if text == "/srv" => *text = folder.to_owned(),
-        Value::Array(list) => list.iter_mut().for_each(|value| localize(value, folder, upstreams)),
+        Value::String(text) if text == "/srv" => *text = directory.to_owned(),
+        Value::Array(list) => list.iter_mut().for_each(|value| localize(value, directory, upstreams)),
         Value::Object(map) => {
             for (key, value) in map {
                 match value {
@@ -77,7 +77,7 @@ fn localize(value: &mut Value, folder: &str, upstreams: &mut BTreeMap<String, St
                         let known = upstreams.entry(dial.clone()).or_insert_with_key(|name| upstream(name));
                         dial.clone_from(known);
                     }
-                    value => localize(value, folder, upstreams),
+                    value => localize(value, directory, upstreams),
                 }
             }
         }
@@ -86,12 +86,12 @@ fn localize(value: &mut Value, folder: &str, upstreams: &mut BTreeMap<String, St
 }
 
 /// Serves a Caddyfile without TLS, on ports that the system chooses. Returns the ports by the scheme of their server.
-fn serve(folder: &Folder, caddyfile: &str) -> (ServerProcess, BTreeMap<&'static str, u16>) {
-    folder.write("Caddyfile", caddyfile);
-    let output = folder.output(&["adapt"]);
+fn serve(directory: &Directory, caddyfile: &str) -> (ServerProcess, BTreeMap<&'static str, u16>) {
+    directory.write("Caddyfile", caddyfile);
+    let output = directory.output(&["adapt"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let mut config: Value = serde_json::from_slice(&output.stdout).unwrap();
-    localize(&mut config, folder.path("srv").to_str().unwrap(), &mut BTreeMap::new());
+    localize(&mut config, directory.path("srv").to_str().unwrap(), &mut BTreeMap::new());
     let mut schemes = Vec::new();
     for server in config["apps"]["http"]["servers"].as_object_mut().unwrap().values_mut() {
         schemes.push(if server["listen"] == json!([":443"]) { "https" } else { "http" });
@@ -100,8 +100,8 @@ fn serve(folder: &Folder, caddyfile: &str) -> (ServerProcess, BTreeMap<&'static 
         server.as_object_mut().unwrap().remove("tls_connection_policies");
     }
     config["apps"].as_object_mut().unwrap().remove("tls");
-    folder.write("config.json", config.to_string());
-    let server = folder.start(&["run", "--config", "config.json"]);
+    directory.write("config.json", config.to_string());
+    let server = directory.start(&["run", "--config", "config.json"]);
     let ports = schemes.into_iter().zip(server.ports.iter().copied()).collect();
     (server, ports)
 }
@@ -114,8 +114,8 @@ fn each_site_answers_its_table() {
         let title = section.lines().next().unwrap();
         let (_, rest) = section.split_once("```caddyfile\n").unwrap();
         let (caddyfile, rest) = rest.split_once("\n```").unwrap();
-        let folder = Folder::with(FILES);
-        let (_server, ports) = serve(&folder, &format!("{caddyfile}\n"));
+        let directory = Directory::with(FILES);
+        let (_server, ports) = serve(&directory, &format!("{caddyfile}\n"));
         let rows: Vec<_> = rest.lines().filter(|line| line.starts_with("| `")).map(Row::parse).collect();
         assert!(!rows.is_empty(), "{title}: no table");
         for row in rows {

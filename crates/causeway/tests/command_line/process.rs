@@ -1,4 +1,4 @@
-//! A temporary folder for every test, and processes of the built binary that do not outlive the test.
+//! A temporary directory for every test, and processes of the built binary that do not outlive the test.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -22,10 +22,10 @@ pub(crate) fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
     }
 }
 
-/// A temporary folder, removed when dropped.
-pub(crate) struct Folder(PathBuf);
+/// A temporary directory, removed when dropped.
+pub(crate) struct Directory(PathBuf);
 
-impl Folder {
+impl Directory {
     pub(crate) fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -34,13 +34,13 @@ impl Folder {
         Self(path)
     }
 
-    /// Creates a folder with these files.
+    /// Creates a directory with these files.
     pub(crate) fn with(files: &[(&str, &str)]) -> Self {
-        let folder = Self::new();
+        let directory = Self::new();
         for (name, text) in files {
-            folder.write(name, text);
+            directory.write(name, text);
         }
-        folder
+        directory
     }
 
     pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) {
@@ -53,7 +53,7 @@ impl Folder {
         self.0.join(name)
     }
 
-    /// Returns a `causeway` command with the folder as its home and working directory, and an empty standard input.
+    /// Returns a `causeway` command with the directory as its home and working directory, and an empty standard input.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_causeway"));
         command.args(arguments).current_dir(&self.0).env("HOME", &self.0).env_remove("XDG_CONFIG_HOME");
@@ -87,7 +87,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for Directory {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener};
 
 use crate::client::{connect, get};
-use crate::process::Folder;
+use crate::process::Directory;
 
 /// A header of version 2 with a source and a destination in IPv6.
 fn binary(source: u16) -> Vec<u8> {
@@ -47,8 +47,8 @@ fn from_a_proxy() {
         ("deny 127.0.0.1/32", b"", Some("outer 127.0.0.1")),
         ("fallback_policy skip", text, Some("400")),
     ] {
-        let folder = Folder::new();
-        folder.write(
+        let directory = Directory::new();
+        directory.write(
             "Caddyfile",
             format!(
                 "{{\nservers {{\nlistener_wrappers {{\nproxy_protocol {{\n{options}\n}}\n}}\n}}\n}}\n\
@@ -56,7 +56,7 @@ fn from_a_proxy() {
                  respond @inner \"inner {{remote_host}}:{{remote_port}}\"\nrespond \"outer {{remote_host}}:{{remote_port}}\"\n}}\n"
             ),
         );
-        let server = folder.start(&["run"]);
+        let server = directory.start(&["run"]);
         let got = through(server.port(), header);
         match want {
             Some(want) => assert!(got.contains(want), "{options}: {got}"),
@@ -68,13 +68,13 @@ fn from_a_proxy() {
 // Caddy, `timeout`: after it the connection is one without a header.
 #[test]
 fn an_incomplete_header_ends_with_its_time() {
-    let folder = Folder::new();
-    folder.write(
+    let directory = Directory::new();
+    directory.write(
         "Caddyfile",
         "{\nservers {\nlistener_wrappers {\nproxy_protocol {\nallow 127.0.0.0/8\ntimeout 200ms\n}\n}\n}\n}\n\
          http://:0 {\nbind 127.0.0.1\nrespond ok\n}\n",
     );
-    let server = folder.start(&["run"]);
+    let server = directory.start(&["run"]);
     let mut stream = connect(server.port());
     // The begin of a header of version 2. As a request it is malformed, without another byte.
     stream.write_all(b"\r\n\r\n\0\r\nQ").unwrap();
@@ -92,12 +92,12 @@ fn to_an_upstream() {
         ("v1", &b"PROXY TCP4 127.0.0.1 0.0.0.0 0 0\r\n"[..]),
         ("v2", b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\x7f\0\0\x01\0\0\0\0\0\0\0\0"),
     ] {
-        let folder = Folder::new();
+        let directory = Directory::new();
         let site = format!(
             "http://:0 {{\nbind 127.0.0.1\nreverse_proxy 127.0.0.1:{port} {{\ntransport http {{\nproxy_protocol {version}\n}}\n}}\n}}\n"
         );
-        folder.write("Caddyfile", site);
-        let server = folder.start(&["run", "--workers", "1"]);
+        directory.write("Caddyfile", site);
+        let server = directory.start(&["run", "--workers", "1"]);
         let own = server.port();
         std::thread::scope(|scope| {
             let clients = scope.spawn(move || [get(own, "/"), get(own, "/")].map(|it| it.status));
@@ -124,13 +124,13 @@ fn to_an_upstream() {
 // Caddy, `http_redirect`: a request in cleartext at a port with TLS is redirected, also after a proxy's header.
 #[test]
 fn a_request_in_cleartext() {
-    let folder = Folder::new();
-    folder.write(
+    let directory = Directory::new();
+    directory.write(
         "Caddyfile",
         "{\nskip_install_trust\nauto_https disable_redirects\nservers {\nlistener_wrappers {\nproxy_protocol\nhttp_redirect\ntls\n}\n}\n}\n\
          https://localhost:0 {\nbind 127.0.0.1\ntls internal\nrespond hi\n}\n",
     );
-    let server = folder.start(&["run"]);
+    let server = directory.start(&["run"]);
     for header in [&b""[..], b"PROXY TCP4 192.0.2.7 198.51.100.1 4321 80\r\n"] {
         let got = through(server.port(), header);
         assert!(got.starts_with("HTTP/1.1 308 ") && got.contains("\r\nLocation: https://localhost/\r\n"), "{got}");

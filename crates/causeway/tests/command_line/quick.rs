@@ -7,24 +7,24 @@ use causeway_testkit::ports::free_port;
 use rustix::process::Signal;
 
 use crate::client::{connect, get, send};
-use crate::process::{Folder, ServerProcess};
+use crate::process::{Directory, ServerProcess};
 
-/// Creates two files, a folder with an index file, one without, and a symbolic link.
-fn site() -> Folder {
-    let folder = Folder::with(&[
+/// Creates two files, a directory with an index file, one without, and a symbolic link.
+fn site() -> Directory {
+    let directory = Directory::with(&[
         ("site/hello.txt", "hello\n"),
         ("site/notes/index.html", "<p>notes"),
         ("site/pictures/one.txt", "1"),
         ("site/pictures/two.txt", "2"),
     ]);
-    std::os::unix::fs::symlink("one.txt", folder.path("site/pictures/alias")).unwrap();
-    folder
+    std::os::unix::fs::symlink("one.txt", directory.path("site/pictures/alias")).unwrap();
+    directory
 }
 
 #[test]
 fn files_of_a_root() {
-    let folder = site();
-    let server = folder.start(&["file-server", "--root", "site", "--listen", "127.0.0.1:0"]);
+    let directory = site();
+    let server = directory.start(&["file-server", "--root", "site", "--listen", "127.0.0.1:0"]);
     assert!(server.first_line.starts_with("Causeway serves site on http://127.0.0.1:"), "{}", server.first_line);
     for (path, status, body) in [
         ("/hello.txt", 200, "hello\n"),
@@ -42,27 +42,27 @@ fn files_of_a_root() {
 }
 
 #[test]
-fn the_working_folder_is_the_default_root() {
-    let folder = Folder::with(&[("a.txt", "a")]);
-    let server = folder.start(&["file-server", "-l", "127.0.0.1:0", "--no-compress"]);
+fn the_working_directory_is_the_default_root() {
+    let directory = Directory::with(&[("a.txt", "a")]);
+    let server = directory.start(&["file-server", "-l", "127.0.0.1:0", "--no-compress"]);
     assert_eq!(get(server.port(), "/a.txt").body, "a");
 }
 
-/// Braces and backslashes in --root are part of the folder's name.
+/// Braces and backslashes in --root are part of the directory's name.
 #[test]
 fn a_root_is_used_literally() {
     for name in ["{http.request.host}", "back\\slash", "\\{both\\}"] {
-        let folder = Folder::with(&[(&format!("{name}/a.txt"), "a")]);
-        let server = folder.start(&["file-server", "--root", name, "--listen", "127.0.0.1:0"]);
+        let directory = Directory::with(&[(&format!("{name}/a.txt"), "a")]);
+        let server = directory.start(&["file-server", "--root", name, "--listen", "127.0.0.1:0"]);
         assert_eq!(get(server.port(), "/a.txt").body, "a", "{name}");
     }
 }
 
 #[test]
 fn listings() {
-    let folder = site();
+    let directory = site();
     let names = |flags: &[&str]| {
-        let server = folder.start(&[&["file-server", "-r", "site", "-l", "127.0.0.1:0"], flags].concat());
+        let server = directory.start(&[&["file-server", "-r", "site", "-l", "127.0.0.1:0"], flags].concat());
         let answer = send(server.port(), "GET /pictures/", &["Host: localhost", "Accept: application/json"]);
         assert_eq!(answer.status, 200, "{flags:?}");
         let listing: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
@@ -81,7 +81,7 @@ fn listings() {
 #[test]
 fn compression() {
     let text = "compressible ".repeat(200);
-    let folder = Folder::with(&[("a.txt", &text), ("a.txt.gz", "gz"), ("a.txt.br", "br")]);
+    let directory = Directory::with(&[("a.txt", &text), ("a.txt.gz", "gz"), ("a.txt.br", "br")]);
     for (flags, accepted, want) in [
         (&[][..], "gzip, zstd", Some("zstd")),
         (&[], "gzip", Some("gzip")),
@@ -91,7 +91,7 @@ fn compression() {
         (&["--no-compress", "-p", "gzip", "-p", "br"], "gzip, br", Some("gzip")),
         (&["--no-compress", "-p", "gzip"], "br", None),
     ] {
-        let server = folder.start(&[&["file-server", "-l", "127.0.0.1:0"], flags].concat());
+        let server = directory.start(&[&["file-server", "-l", "127.0.0.1:0"], flags].concat());
         let mut stream = connect(server.port());
         write!(stream, "HEAD /a.txt HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {accepted}\r\nConnection: close\r\n\r\n")
             .unwrap();
@@ -100,25 +100,25 @@ fn compression() {
         let found = head.lines().find_map(|line| line.strip_prefix("Content-Encoding: "));
         assert_eq!(found, want, "{flags:?} {accepted}");
     }
-    let output = folder.output(&["file-server", "-l", "127.0.0.1:0", "-p", "lzma"]);
+    let output = directory.output(&["file-server", "-l", "127.0.0.1:0", "-p", "lzma"]);
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code() == Some(1) && error.contains("lzma"), "{error}");
 }
 
-/// Caddy, `file-server --templates`: files are templates, which read files of the same folder.
+/// Caddy, `file-server --templates`: files are templates, which read files of the same directory.
 #[test]
 fn templates() {
-    let folder = site();
-    folder.write("site/page.html", "{{.Host}} {{readFile \"hello.txt\"}}{{.Req.URL.Query.Get \"a\"}}");
-    let server = folder.start(&["file-server", "-r", "site", "-l", "127.0.0.1:0", "--templates"]);
+    let directory = site();
+    directory.write("site/page.html", "{{.Host}} {{readFile \"hello.txt\"}}{{.Req.URL.Query.Get \"a\"}}");
+    let server = directory.start(&["file-server", "-r", "site", "-l", "127.0.0.1:0", "--templates"]);
     let answer = send(server.port(), "GET /page.html?a=b%20c", &["Host: example.com"]);
     assert_eq!(answer.body, "example.com hello\nb c");
 }
 
 #[test]
 fn one_host_only() {
-    let folder = site();
-    let server = folder.start(&["file-server", "-r", "site", "--domain", "example.com", "-l", "127.0.0.1:0"]);
+    let directory = site();
+    let server = directory.start(&["file-server", "-r", "site", "--domain", "example.com", "-l", "127.0.0.1:0"]);
     for (host, body) in [("example.com", "hello\n"), ("other.example", "")] {
         let answer = send(server.port(), "GET /hello.txt", &[&format!("Host: {host}")]);
         assert_eq!(answer.body, body, "{host}");
@@ -132,8 +132,8 @@ fn access_log() {
         &["file-server", "--access-log", "--listen", "127.0.0.1:0"][..],
         &["respond", "--access-log", "--listen", "127.0.0.1:0", "hello\n"],
     ] {
-        let folder = Folder::with(&[("a\"b.txt", "hello\n")]);
-        let mut server = folder.start(arguments);
+        let directory = Directory::with(&[("a\"b.txt", "hello\n")]);
+        let mut server = directory.start(arguments);
         send(server.port(), "GET /a%22b.txt?q=1", &["Host: example.com:8080"]);
         let line = server.line_with("handled request");
         let record: serde_json::Value = serde_json::from_str(&line).unwrap();
@@ -153,8 +153,8 @@ fn access_log() {
 /// Without the flag no request is logged.
 #[test]
 fn no_access_log_without_the_flag() {
-    let folder = Folder::new();
-    let mut server = folder.start(&["respond", "--listen", "127.0.0.1:0"]);
+    let directory = Directory::new();
+    let mut server = directory.start(&["respond", "--listen", "127.0.0.1:0"]);
     get(server.port(), "/");
     server.signal(Signal::TERM);
     assert!(server.next_line().contains("Stopping"), "no line before it");
@@ -162,7 +162,7 @@ fn no_access_log_without_the_flag() {
 
 #[test]
 fn one_response() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     for (arguments, status, body) in [
         (&[][..], 200, ""),
         (&["hello"], 200, "hello"),
@@ -177,7 +177,7 @@ fn one_response() {
         (&["--body", "this", "not this"], 200, "this"),
         (&["{http.request.method} {http.request.uri.path}"], 200, "GET /"),
     ] {
-        let server = folder.start(&[&["respond", "-l", "127.0.0.1:0"], arguments].concat());
+        let server = directory.start(&[&["respond", "-l", "127.0.0.1:0"], arguments].concat());
         let answer = get(server.port(), "/");
         assert_eq!((answer.status, &*answer.body), (status, body), "{arguments:?}");
     }
@@ -185,9 +185,9 @@ fn one_response() {
 
 #[test]
 fn fields_of_the_response() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     let fields = ["-H", "X-A: 1", "--header", "X-A:2", "--header", "Content-Type: text/html"];
-    let server = folder.start(&[&["respond", "-l", "127.0.0.1:0"], &fields[..]].concat());
+    let server = directory.start(&[&["respond", "-l", "127.0.0.1:0"], &fields[..]].concat());
     let answer = get(server.port(), "/");
     assert_eq!(answer.field("X-A").as_deref(), Some("1, 2"));
     assert_eq!(answer.field("Content-Type").as_deref(), Some("text/html"));
@@ -195,14 +195,14 @@ fn fields_of_the_response() {
 
 #[test]
 fn a_body_from_a_pipe() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     for (arguments, status, body) in
         [(&[][..], 200, "piped\n"), (&["404"], 404, "piped\n"), (&["argument"], 200, "argument")]
     {
         let (reader, mut writer) = std::io::pipe().unwrap();
         writer.write_all(b"piped\n").unwrap();
         drop(writer);
-        let mut command = folder.command(&[&["respond", "-l", "127.0.0.1:0"], arguments].concat());
+        let mut command = directory.command(&[&["respond", "-l", "127.0.0.1:0"], arguments].concat());
         command.stdin(Stdio::from(reader));
         let server = ServerProcess::start(command);
         let answer = get(server.port(), "/");
@@ -213,10 +213,10 @@ fn a_body_from_a_pipe() {
 /// A range of ports starts a server per port, and each server has another body. The addresses are printed for programs.
 #[test]
 fn a_range_of_ports() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     let first = pair_of_free_ports();
     let listen = format!("127.0.0.1:{first}-{}", first + 1);
-    let mut server = folder.start(&["respond", "--listen", &listen, "{{.N}} {{.Port}} {{ .Address }}"]);
+    let mut server = directory.start(&["respond", "--listen", &listen, "{{.N}} {{.Port}} {{ .Address }}"]);
     let addresses = [first, first + 1].map(|port| format!("127.0.0.1:{port}"));
     assert_eq!(server.take_stdout_lines(2), addresses.each_ref().map(|address| format!("Server address: {address}")));
     for (number, address) in addresses.iter().enumerate() {

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 
 use crate::client::{get, send};
 use crate::http2::program;
-use crate::process::{Folder, ServerProcess, wait_until};
+use crate::process::{Directory, ServerProcess, wait_until};
 use crate::redis::RedisProcess;
 
 /// A site that allows this number of requests to each path and field `Key`, in a window that outlasts the test.
@@ -19,15 +19,15 @@ fn caddyfile(redis: &str, events: u32, window: &str) -> String {
 }
 
 struct Fleet {
-    _folder: Folder,
+    _directory: Directory,
     servers: [ServerProcess; 2],
 }
 
 impl Fleet {
     fn start(caddyfile: &str) -> Self {
-        let folder = Folder::with(&[("Caddyfile", caddyfile)]);
-        let servers = [(); 2].map(|()| folder.start(&["run"]));
-        Self { _folder: folder, servers }
+        let directory = Directory::with(&[("Caddyfile", caddyfile)]);
+        let servers = [(); 2].map(|()| directory.start(&["run"]));
+        Self { _directory: directory, servers }
     }
 
     #[track_caller]
@@ -164,24 +164,24 @@ fn a_bad_password() {
 #[test]
 fn redis_with_tls() {
     let Some(openssl) = program("openssl") else { return };
-    let folder = Folder::new();
+    let directory = Directory::new();
     let mut make = Command::new(openssl);
     make.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "key"]);
     make.args(["-out", "certificate", "-subj", "/CN=redis", "-days", "2", "-addext", "subjectAltName=IP:127.0.0.1"]);
     make.args(["-addext", "basicConstraints=critical,CA:FALSE"]);
-    let made = make.current_dir(folder.path("")).output().unwrap();
+    let made = make.current_dir(directory.path("")).output().unwrap();
     assert!(made.status.success(), "{made:?}");
-    let (port, certificate, key) = (free_port(), folder.path("certificate"), folder.path("key"));
+    let (port, certificate, key) = (free_port(), directory.path("certificate"), directory.path("key"));
     let (certificate, key) = (certificate.to_str().unwrap(), key.to_str().unwrap());
     let arguments = ["--tls-port", &port.to_string(), "--tls-auth-clients", "no", "--tls-cert-file", certificate];
     let Some(redis) = RedisProcess::start_with(&[&arguments[..], &["--tls-key-file", key]].concat()) else { return };
-    folder.write("Caddyfile", caddyfile(&format!("rediss://127.0.0.1:{port}"), 2, "1h"));
-    let mut trusting = folder.command(&["run"]);
+    directory.write("Caddyfile", caddyfile(&format!("rediss://127.0.0.1:{port}"), 2, "1h"));
+    let mut trusting = directory.command(&["run"]);
     trusting.env("SSL_CERT_FILE", certificate);
     let trusting = ServerProcess::start(trusting);
     assert_eq!(get(trusting.port(), "/").status, 200);
     wait_until("the event is in Redis", || counted(&redis) == 1);
-    let mut other = folder.start(&["run"]);
+    let mut other = directory.start(&["run"]);
     assert_eq!(get(other.port(), "/").status, 200);
     let line = other.line_with("limits are not shared");
     assert!(line.contains("certificate"), "{line}");
@@ -192,17 +192,17 @@ fn redis_with_tls() {
 #[test]
 fn events_outlive_a_server() {
     let Some(redis) = RedisProcess::start() else { return };
-    let folder = Folder::with(&[("Caddyfile", &*caddyfile(&format!("127.0.0.1:{}", redis.port), 3, "1h"))]);
-    let mut former = folder.start(&["run"]);
+    let directory = Directory::with(&[("Caddyfile", &*caddyfile(&format!("127.0.0.1:{}", redis.port), 3, "1h"))]);
+    let mut former = directory.start(&["run"]);
     let admin = former.admin_port();
     assert_eq!([(); 3].map(|()| get(former.port(), "/").status), [200; 3]);
     let address = format!("localhost:{admin}");
-    let reloaded = folder.output(&["reload", "--config", "Caddyfile", "--force", "--address", &address]);
+    let reloaded = directory.output(&["reload", "--config", "Caddyfile", "--force", "--address", &address]);
     assert!(reloaded.status.success(), "{}", String::from_utf8_lossy(&reloaded.stderr));
     assert_eq!(get(former.port(), "/").status, 429);
     wait_until("the events are in Redis", || counted(&redis) == 3);
     drop(former);
-    let next = folder.start(&["run"]);
+    let next = directory.start(&["run"]);
     get(next.port(), "/");
     wait_until("the events are known", || get(next.port(), "/").status == 429);
 }

@@ -5,24 +5,24 @@ use std::process::{Command, Stdio};
 use causeway_testkit::ports::{free_port, free_ports};
 
 use crate::client::{get, send};
-use crate::process::{Folder, ServerProcess};
+use crate::process::{Directory, ServerProcess};
 
 /// The response of the upstream: parts of the request.
 const BODY: &str = "{http.request.hostport} {http.request.header.X-Up} {http.request.header.X-Two}";
 
 /// Starts an upstream that responds with these parts of its requests.
-fn upstream(folder: &Folder) -> ServerProcess {
-    folder.start(&["respond", "-l", "127.0.0.1:0", "-H", "X-Down: upstream", BODY])
+fn upstream(directory: &Directory) -> ServerProcess {
+    directory.start(&["respond", "-l", "127.0.0.1:0", "-H", "X-Down: upstream", BODY])
 }
 
 // Caddy, `reverse-proxy`: a `--from` without a host is served over HTTP.
 #[test]
 fn a_proxy() {
-    let folder = Folder::new();
-    let upstream = upstream(&folder);
+    let directory = Directory::new();
+    let upstream = upstream(&directory);
     let (from, to) = (free_port(), format!("127.0.0.1:{}", upstream.port()));
     let listen = format!(":{from}");
-    let start = |flags: &[&str]| folder.start(&[&["reverse-proxy", "--from", &listen, "--to", &to], flags].concat());
+    let start = |flags: &[&str]| directory.start(&[&["reverse-proxy", "--from", &listen, "--to", &to], flags].concat());
     {
         let server = start(&[]);
         let line = format!("Causeway serves a proxy to {to} on http://localhost:{from} with ");
@@ -41,13 +41,13 @@ fn a_proxy() {
 // Several upstreams, by repetition, by commas, and as a range of ports: requests go to each of them.
 #[test]
 fn several_upstreams() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     let ports: [u16; 3] = free_ports();
     let listen = |port: u16| format!("127.0.0.1:{port}");
-    let _upstreams = ports.map(|port| folder.start(&["respond", "-l", &listen(port), "{{.Port}}"]));
+    let _upstreams = ports.map(|port| directory.start(&["respond", "-l", &listen(port), "{{.Port}}"]));
     let from = free_port();
     let (first, others) = (listen(ports[0]), format!("{},{}", listen(ports[1]), listen(ports[2])));
-    let _server = folder.start(&["reverse-proxy", "-f", &format!("http://:{from}"), "-t", &first, "-t", &others]);
+    let _server = directory.start(&["reverse-proxy", "-f", &format!("http://:{from}"), "-t", &first, "-t", &others]);
     let mut missing = ports.map(|port| port.to_string()).to_vec();
     // The default policy is random, so that each upstream gets a request sooner or later.
     for _ in 0..10_000 {
@@ -68,13 +68,13 @@ fn https_on_both_sides() {
     if !is_installed {
         return;
     }
-    let folder = Folder::new();
+    let directory = Directory::new();
     let [behind, front]: [u16; 2] = free_ports();
-    let upstream = upstream(&folder);
+    let upstream = upstream(&directory);
     let start = |from: u16, to: &str, flags: &[&str]| {
         let from = format!("localhost:{from}");
         let shared = ["reverse-proxy", "--from", &from, "--to", to, "--internal-certs", "--disable-redirects"];
-        folder.start(&[&shared[..], flags].concat())
+        directory.start(&[&shared[..], flags].concat())
     };
     let _behind = start(behind, &format!("127.0.0.1:{}", upstream.port()), &[]);
     let to = format!("https://localhost:{behind}");
@@ -90,7 +90,7 @@ fn https_on_both_sides() {
 
 #[test]
 fn mistakes() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     for (arguments, want) in [
         (&["--to", "a"][..0], "the following required arguments were not provided: --to <ADDRESS>"),
         (
@@ -111,14 +111,14 @@ fn mistakes() {
         (&["--to", "a", "--from", ":1", "-H", "x"], "--header-up: found 'x', expected \"Name: value\""),
         (&["--to", "a", "--from", ":1", "-d", "x: "], "--header-down: found 'x: ', expected \"Name: value\""),
     ] {
-        let output = folder.output(&[&["reverse-proxy"], arguments].concat());
+        let output = directory.output(&[&["reverse-proxy"], arguments].concat());
         let error = String::from_utf8(output.stderr).unwrap();
         assert!(error.starts_with(&format!("Error: {want}")), "{arguments:?} {error}");
         assert_eq!((output.status.code(), error.lines().count()), (Some(1), 1), "{error}");
     }
-    let server = folder.start(&["respond", "-l", "0.0.0.0:0"]);
+    let server = directory.start(&["respond", "-l", "0.0.0.0:0"]);
     let from = format!(":{}", server.port());
-    let error = String::from_utf8(folder.output(&["reverse-proxy", "-f", &from, "-t", "a"]).stderr).unwrap();
+    let error = String::from_utf8(directory.output(&["reverse-proxy", "-f", &from, "-t", "a"]).stderr).unwrap();
     let want = "the port is in use by another program; choose another with --from, as in `causeway reverse-proxy --from :8081`\n";
     assert!(error.ends_with(want), "{error}");
 }

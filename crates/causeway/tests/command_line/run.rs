@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::process::Stdio;
 
 use crate::client::{get, send};
-use crate::process::{Folder, ServerProcess};
+use crate::process::{Directory, ServerProcess};
 
 /// On a port that the system chooses.
 const CADDYFILE: &str = ":0 {\n\trespond \"from {$FROM:a Caddyfile}\"\n}\n";
@@ -13,16 +13,16 @@ const JSON: &str = r#"{"apps": {"http": {"servers": {"s": {"listen": ["127.0.0.1
 
 /// Starts a server, requests `/`, and compares the body.
 #[track_caller]
-fn check(folder: &Folder, arguments: &[&str], want: &str) {
-    let server = folder.start(arguments);
+fn check(directory: &Directory, arguments: &[&str], want: &str) {
+    let server = directory.start(arguments);
     let answer = get(server.port(), "/");
     assert_eq!((answer.status, &*answer.body), (200, want), "{arguments:?}");
 }
 
 #[test]
 fn without_a_configuration_the_welcome_site() {
-    let folder = Folder::new();
-    let server = folder.start(&["run", "--listen", "127.0.0.1:0"]);
+    let directory = Directory::new();
+    let server = directory.start(&["run", "--listen", "127.0.0.1:0"]);
     assert!(server.first_line.starts_with("Causeway serves the welcome site on http://127.0.0.1:"));
     let page = get(server.port(), "/");
     assert_eq!(page.status, 200);
@@ -34,27 +34,27 @@ fn without_a_configuration_the_welcome_site() {
 }
 
 #[test]
-fn the_caddyfile_of_the_working_folder() {
-    check(&Folder::with(&[("Caddyfile", CADDYFILE)]), &["run"], "from a Caddyfile");
+fn the_caddyfile_of_the_working_directory() {
+    check(&Directory::with(&[("Caddyfile", CADDYFILE)]), &["run"], "from a Caddyfile");
 }
 
 // RFC 9110 §9.3.7: `OPTIONS *` is about the server; as Go's server, this one responds before all routes, and without a record.
 #[test]
 fn options_of_the_server() {
     let site = "{\n\tadmin off\n}\n:0 {\n\tbind 127.0.0.1\n\tlog {\n\t\toutput file access.log\n\t}\n\trespond \"a route\"\n}\n";
-    let folder = Folder::with(&[("Caddyfile", site)]);
-    let server = folder.start(&["run"]);
+    let directory = Directory::with(&[("Caddyfile", site)]);
+    let server = directory.start(&["run"]);
     let answer = send(server.port(), "OPTIONS *", &["Host: localhost"]);
     assert_eq!((answer.status, &*answer.body, answer.field("Content-Length").as_deref()), (200, "", Some("0")));
     assert_eq!(send(server.port(), "OPTIONS /", &["Host: localhost"]).body, "a route");
     server.signal(rustix::process::Signal::TERM);
     assert!(server.status().success());
-    assert_eq!(std::fs::read_to_string(folder.path("access.log")).unwrap().lines().count(), 1);
+    assert_eq!(std::fs::read_to_string(directory.path("access.log")).unwrap().lines().count(), 1);
 }
 
 #[test]
 fn a_named_configuration() {
-    let folder = Folder::with(&[
+    let directory = Directory::with(&[
         ("Caddyfile", ":0\nrespond wrong\n"),
         ("Caddyfile.test", CADDYFILE),
         ("site.caddyfile", CADDYFILE),
@@ -62,16 +62,16 @@ fn a_named_configuration() {
         ("site.json", JSON),
         ("Caddyfile.json", JSON),
     ]);
-    check(&folder, &["run", "--config", "Caddyfile.test"], "from a Caddyfile");
-    check(&folder, &["run", "-c", "site.caddyfile"], "from a Caddyfile");
-    check(&folder, &["run", "--config", "site.conf", "--adapter", "caddyfile"], "from a Caddyfile");
-    check(&folder, &["run", "--config", "site.json"], "from JSON");
-    check(&folder, &["run", "-c", "Caddyfile.json", "-a", "json"], "from JSON");
+    check(&directory, &["run", "--config", "Caddyfile.test"], "from a Caddyfile");
+    check(&directory, &["run", "-c", "site.caddyfile"], "from a Caddyfile");
+    check(&directory, &["run", "--config", "site.conf", "--adapter", "caddyfile"], "from a Caddyfile");
+    check(&directory, &["run", "--config", "site.json"], "from JSON");
+    check(&directory, &["run", "-c", "Caddyfile.json", "-a", "json"], "from JSON");
 }
 
 #[test]
 fn from_standard_input() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     for (arguments, text, want) in [
         (&["run", "--config", "-", "--adapter", "caddyfile"][..], CADDYFILE, "from a Caddyfile"),
         (&["run", "--config", "-"], JSON, "from JSON"),
@@ -80,7 +80,7 @@ fn from_standard_input() {
         let (reader, mut writer) = std::io::pipe().unwrap();
         writer.write_all(text.as_bytes()).unwrap();
         drop(writer);
-        let mut command = folder.command(arguments);
+        let mut command = directory.command(arguments);
         command.stdin(Stdio::from(reader));
         let server = ServerProcess::start(command);
         assert!(server.first_line.starts_with("Causeway serves standard input on "), "{}", server.first_line);
@@ -90,12 +90,12 @@ fn from_standard_input() {
 
 #[test]
 fn process_variables_have_precedence_over_files() {
-    let folder = Folder::with(&[
+    let directory = Directory::with(&[
         ("Caddyfile", ":0\nrespond \"{$ONE} {$TWO} {$THREE}\"\n"),
         ("a.env", "ONE=a\nTWO=\"of a\" # first\n"),
         ("b.env", "export TWO=b\nTHREE=b\n"),
     ]);
-    let mut command = folder.command(&["run", "--envfile", "a.env", "--envfile", "b.env"]);
+    let mut command = directory.command(&["run", "--envfile", "a.env", "--envfile", "b.env"]);
     command.env("ONE", "process").env_remove("TWO").env_remove("THREE");
     let server = ServerProcess::start(command);
     assert_eq!(get(server.port(), "/").body, "process of a b");
@@ -103,14 +103,14 @@ fn process_variables_have_precedence_over_files() {
 
 #[test]
 fn environ_prints_the_environment_of_the_process() {
-    let folder = Folder::with(&[("Caddyfile", CADDYFILE)]);
-    let mut command = folder.command(&["run", "--environ"]);
+    let directory = Directory::with(&[("Caddyfile", CADDYFILE)]);
+    let mut command = directory.command(&["run", "--environ"]);
     command.env_clear().env("CADDY_ADMIN", "localhost:0").env("FROM", "here");
     let mut server = ServerProcess::start(command);
     let want = [
         format!("causeway.Version=v{}", env!("CARGO_PKG_VERSION")),
         "causeway.AppDataDir=./causeway".to_owned(),
-        format!("os.Getwd={}", folder.path("").canonicalize().unwrap().display()),
+        format!("os.Getwd={}", directory.path("").canonicalize().unwrap().display()),
         String::new(),
         "CADDY_ADMIN=localhost:0".to_owned(),
         "FROM=here".to_owned(),
@@ -121,9 +121,9 @@ fn environ_prints_the_environment_of_the_process() {
 
 #[test]
 fn workers() {
-    let folder = Folder::with(&[("Caddyfile", CADDYFILE)]);
+    let directory = Directory::with(&[("Caddyfile", CADDYFILE)]);
     for (count, words) in [("1", " with 1 worker"), ("3", " with 3 workers")] {
-        let server = folder.start(&["run", "--workers", count]);
+        let server = directory.start(&["run", "--workers", count]);
         assert!(server.first_line.ends_with(words), "{}", server.first_line);
         assert_eq!(get(server.port(), "/").status, 200);
     }
@@ -131,15 +131,15 @@ fn workers() {
 
 #[test]
 fn debug_by_flag_or_by_global_option() {
-    let quiet = Folder::with(&[("Caddyfile", CADDYFILE)]);
-    let loud = Folder::with(&[("Caddyfile", "{\n\tdebug\n}\n:0\nrespond hi\n")]);
-    for (folder, flags, first_is_debug) in [
+    let quiet = Directory::with(&[("Caddyfile", CADDYFILE)]);
+    let loud = Directory::with(&[("Caddyfile", "{\n\tdebug\n}\n:0\nrespond hi\n")]);
+    for (directory, flags, first_is_debug) in [
         (&quiet, &["run", "-v"][..], true),
         (&quiet, &["run", "--debug"], true),
         (&loud, &["run"], true),
         (&quiet, &["run"], false),
     ] {
-        let mut server = ServerProcess::spawn(folder.command(flags));
+        let mut server = ServerProcess::spawn(directory.command(flags));
         let first = server.next_line();
         assert_eq!(
             first.contains(r#""level":"debug""#) && first.contains("starting"),

@@ -10,11 +10,11 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::client::get;
-use crate::process::{Folder, ServerProcess};
+use crate::process::{Directory, ServerProcess};
 
 /// Returns `causeway run` with this socket as file descriptor 3.
-fn with_descriptor_3(folder: &Folder, socket: impl Into<OwnedFd>) -> Command {
-    let run = folder.command(&[]);
+fn with_descriptor_3(directory: &Directory, socket: impl Into<OwnedFd>) -> Command {
+    let run = directory.command(&[]);
     let mut command = Command::new("sh");
     command.args(["-c", r#"exec "$0" run --workers 2 "$@" 3<&0 </dev/null"#]).arg(run.get_program());
     for (name, value) in run.get_envs() {
@@ -34,10 +34,10 @@ fn listener() -> TcpListener {
 // Caddy, `bind`: `fd/` and the number of an inherited socket. sd_listen_fds(3): the first is number 3.
 #[test]
 fn an_inherited_socket() {
-    let folder = Folder::with(&[("Caddyfile", "http:// {\n\tbind fd/3\n\trespond {remote_host}\n}\n")]);
+    let directory = Directory::with(&[("Caddyfile", "http:// {\n\tbind fd/3\n\trespond {remote_host}\n}\n")]);
     let listener = listener();
     let port = listener.local_addr().unwrap().port();
-    let server = ServerProcess::start(with_descriptor_3(&folder, listener.try_clone().unwrap()));
+    let server = ServerProcess::start(with_descriptor_3(&directory, listener.try_clone().unwrap()));
     assert_eq!(server.first_line, format!("Causeway serves Caddyfile on http://127.0.0.1:{port} with 2 workers"));
     for _ in 0..20 {
         assert_eq!(get(port, "/").body, "127.0.0.1");
@@ -46,18 +46,20 @@ fn an_inherited_socket() {
     server.signal(Signal::TERM);
     assert_eq!(server.status().code(), Some(0));
     let _early = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
-    let _next = ServerProcess::start(with_descriptor_3(&folder, listener));
+    let _next = ServerProcess::start(with_descriptor_3(&directory, listener));
     assert_eq!(get(port, "/").body, "127.0.0.1");
 }
 
 // systemd.socket(5): `ListenStream=` may be the path of a Unix socket. The file is the service manager's, so it stays.
 #[test]
 fn an_inherited_unix_socket() {
-    let folder =
-        Folder::with(&[("Caddyfile", "http:// {\n\tbind fd/3\n\trespond \"{http.request.local} {remote_host}\"\n}\n")]);
+    let directory = Directory::with(&[(
+        "Caddyfile",
+        "http:// {\n\tbind fd/3\n\trespond \"{http.request.local} {remote_host}\"\n}\n",
+    )]);
     let path = std::env::temp_dir().join(format!("causeway-fd-{}.sock", std::process::id()));
     let listener = UnixListener::bind(&path).unwrap();
-    let server = ServerProcess::start(with_descriptor_3(&folder, listener));
+    let server = ServerProcess::start(with_descriptor_3(&directory, listener));
     let place = path.to_str().unwrap();
     assert_eq!(server.first_line, format!("Causeway serves Caddyfile on unix/{place} with 2 workers"));
     let mut stream = UnixStream::connect(&path).unwrap();
@@ -74,10 +76,10 @@ fn an_inherited_unix_socket() {
 #[test]
 fn a_number_from_the_environment() {
     let caddyfile = "http:// {\n\tbind fd/{env.HTTP_FD} {\n\t\tprotocols h1\n\t}\n\trespond hello\n}\n";
-    let folder = Folder::with(&[("Caddyfile", caddyfile)]);
+    let directory = Directory::with(&[("Caddyfile", caddyfile)]);
     let listener = listener();
     let port = listener.local_addr().unwrap().port();
-    let mut command = with_descriptor_3(&folder, listener);
+    let mut command = with_descriptor_3(&directory, listener);
     command.env("HTTP_FD", "3");
     let _server = ServerProcess::start(command);
     assert_eq!(get(port, "/").body, "hello");
@@ -87,14 +89,14 @@ fn a_number_from_the_environment() {
 #[test]
 fn a_reload_keeps_an_inherited_socket() {
     let site = |body: &str| format!("http:// {{\n\tbind fd/3\n\trespond {body}\n}}\n");
-    let folder = Folder::with(&[("Caddyfile", &site("first"))]);
+    let directory = Directory::with(&[("Caddyfile", &site("first"))]);
     let listener = listener();
     let port = listener.local_addr().unwrap().port();
-    let mut server = ServerProcess::start(with_descriptor_3(&folder, listener));
+    let mut server = ServerProcess::start(with_descriptor_3(&directory, listener));
     let admin = format!("localhost:{}", server.admin_port());
     let reload = |caddyfile: &str| {
-        folder.write("Caddyfile", caddyfile);
-        let output = folder.output(&["reload", "--address", &admin]);
+        directory.write("Caddyfile", caddyfile);
+        let output = directory.output(&["reload", "--address", &admin]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     };
     assert_eq!(get(port, "/").body, "first");
@@ -109,10 +111,10 @@ fn a_reload_keeps_an_inherited_socket() {
 #[test]
 fn a_datagram_socket_for_http3() {
     let caddyfile = "http:// {\n\tbind fd/3 {\n\t\tprotocols h1 h2\n\t}\n\tbind fdgram/4 {\n\t\tprotocols h3\n\t}\n\trespond hello\n}\n";
-    let folder = Folder::with(&[("Caddyfile", caddyfile)]);
+    let directory = Directory::with(&[("Caddyfile", caddyfile)]);
     let listener = listener();
     let port = listener.local_addr().unwrap().port();
-    let mut server = ServerProcess::spawn(with_descriptor_3(&folder, listener));
+    let mut server = ServerProcess::spawn(with_descriptor_3(&directory, listener));
     server.line_with("not listening on fdgram/4: only HTTP/3 uses datagrams, and it is not built yet");
     server.line_with("Causeway serves Caddyfile");
     assert_eq!(get(port, "/").body, "hello");
@@ -120,25 +122,25 @@ fn a_datagram_socket_for_http3() {
 
 #[test]
 fn invalid_inherited_sockets() {
-    let failed = |folder: &Folder, command: Command| {
+    let failed = |directory: &Directory, command: Command| {
         let mut server = ServerProcess::spawn(command);
         let line = server.line_with("Error: ");
-        assert_eq!(server.status().code(), Some(1), "{folder:p}");
+        assert_eq!(server.status().code(), Some(1), "{directory:p}");
         line
     };
-    let folder = Folder::with(&[("Caddyfile", "http:// {\n\tbind fd/3\n\trespond hello\n}\n")]);
+    let directory = Directory::with(&[("Caddyfile", "http:// {\n\tbind fd/3\n\trespond hello\n}\n")]);
     let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let file = std::fs::File::open("/dev/null").unwrap();
     let sockets: [(OwnedFd, &str); 2] = [(udp.into(), "a datagram socket"), (file.into(), "no socket")];
     for (socket, found) in sockets {
         let want =
             format!("Error: Caddyfile: listening on fd/3: found {found}, expected a TCP or Unix socket that listens");
-        assert_eq!(failed(&folder, with_descriptor_3(&folder, socket)), want);
+        assert_eq!(failed(&directory, with_descriptor_3(&directory, socket)), want);
     }
-    folder.write("Caddyfile", "http:// {\n\tbind fd/900\n\trespond hello\n}\n");
+    directory.write("Caddyfile", "http:// {\n\tbind fd/900\n\trespond hello\n}\n");
     let want = "Error: Caddyfile: listening on fd/900: the process has inherited no such file descriptor; a service manager \
                 numbers its sockets from 3 on";
-    assert_eq!(failed(&folder, folder.command(&["run"])), want);
+    assert_eq!(failed(&directory, directory.command(&["run"])), want);
     for (written, want) in [
         (
             "fd/x",
@@ -149,18 +151,18 @@ fn invalid_inherited_sockets() {
             "Error: Caddyfile:2:7: found 'fd/-1', expected fd/N or fdgram/N, where N is the number of an inherited socket, such as fd/3",
         ),
     ] {
-        folder.write("Caddyfile", format!("http:// {{\n\tbind {written}\n\trespond hello\n}}\n"));
-        assert_eq!(failed(&folder, folder.command(&["run"])), want);
+        directory.write("Caddyfile", format!("http:// {{\n\tbind {written}\n\trespond hello\n}}\n"));
+        assert_eq!(failed(&directory, directory.command(&["run"])), want);
     }
     // Two servers cannot share one socket.
     let twice = r#"{"apps":{"http":{"servers":{"a":{"listen":["fd/3"]},"b":{"listen":["fd/3"]}}}}}"#;
-    folder.write("Caddyfile", "");
-    folder.write("twice.json", twice);
-    let mut command = with_descriptor_3(&folder, listener());
+    directory.write("Caddyfile", "");
+    directory.write("twice.json", twice);
+    let mut command = with_descriptor_3(&directory, listener());
     command.args(["--config", "twice.json"]);
     let want = "Error: twice.json: apps.http.servers.b.listen[0]: found 'fd/3', expected addresses that are not taken; the server 'a' \
                 has fd/3";
-    assert_eq!(failed(&folder, command), want);
+    assert_eq!(failed(&directory, command), want);
 }
 
 /// The part of the service manager that receives messages.
@@ -168,7 +170,7 @@ struct Manager(UnixDatagram, std::path::PathBuf);
 
 impl Manager {
     fn new(name: &str) -> Self {
-        // Not in the test's folder, whose path may be longer than a socket's.
+        // Not in the test's directory, whose path may be longer than a socket's.
         let path = std::env::temp_dir().join(format!("causeway-notify-{}-{name}", std::process::id()));
         let _ = std::fs::remove_file(&path);
         let socket = UnixDatagram::bind(&path).unwrap();
@@ -201,21 +203,21 @@ impl Drop for Manager {
 #[test]
 fn messages_about_the_state_of_a_server() {
     let manager = Manager::new("life");
-    let folder = Folder::with(&[("Caddyfile", ":0\nrespond hi\n")]);
-    let mut command = folder.command(&["run"]);
+    let directory = Directory::with(&[("Caddyfile", ":0\nrespond hi\n")]);
+    let mut command = directory.command(&["run"]);
     command.env("NOTIFY_SOCKET", &manager.1);
     let mut server = ServerProcess::start(command);
     let serving = format!("STATUS=Serving http://localhost:{}", server.port());
     assert_eq!(manager.next(), ["READY=1", &serving]);
     let admin = format!("localhost:{}", server.admin_port());
     let reloading = ["RELOADING=1", "MONOTONIC_USEC=N", "STATUS=Loading a configuration"];
-    folder.write("Caddyfile", ":0\nrespond again\n");
-    assert!(folder.output(&["reload", "--address", &admin]).status.success());
+    directory.write("Caddyfile", ":0\nrespond again\n");
+    assert!(directory.output(&["reload", "--address", &admin]).status.success());
     assert_eq!(manager.next(), reloading);
     assert_eq!(manager.next(), ["READY=1", &serving]);
     // A configuration that is refused: the old one stays in effect.
-    folder.write("Caddyfile", "http:// {\n\tbind fd/900\n}\n");
-    assert!(!folder.output(&["reload", "--address", &admin]).status.success());
+    directory.write("Caddyfile", "http:// {\n\tbind fd/900\n}\n");
+    assert!(!directory.output(&["reload", "--address", &admin]).status.success());
     assert_eq!(manager.next(), reloading);
     let refused = manager.next();
     assert_eq!(refused[0], "READY=1");
@@ -235,8 +237,9 @@ fn a_request_for_the_time_of_a_long_stop() {
         ("both", "grace_period 90m\nshutdown_delay 5s", Some("EXTEND_TIMEOUT_USEC=5415000000")),
     ] {
         let manager = Manager::new(name);
-        let folder = Folder::with(&[("Caddyfile", &*format!("{{\n{options}\n}}\nhttp://:0 {{\nbind 127.0.0.1\n}}\n"))]);
-        let mut command = folder.command(&["run"]);
+        let directory =
+            Directory::with(&[("Caddyfile", &*format!("{{\n{options}\n}}\nhttp://:0 {{\nbind 127.0.0.1\n}}\n"))]);
+        let mut command = directory.command(&["run"]);
         command.env("NOTIFY_SOCKET", &manager.1);
         let server = ServerProcess::start(command);
         assert_eq!(manager.next()[0], "READY=1");
@@ -253,8 +256,8 @@ fn a_request_for_the_time_of_a_long_stop() {
 #[test]
 fn messages_about_another_main_process() {
     let manager = Manager::new("upgrade");
-    let folder = Folder::with(&[("Caddyfile", "http://:0 {\nbind 127.0.0.1\nrespond hi\n}\n")]);
-    let mut command = folder.command(&["run"]);
+    let directory = Directory::with(&[("Caddyfile", "http://:0 {\nbind 127.0.0.1\nrespond hi\n}\n")]);
+    let mut command = directory.command(&["run"]);
     command.env("NOTIFY_SOCKET", &manager.1);
     let mut server = ServerProcess::start(command);
     let port = server.port();
@@ -279,10 +282,10 @@ fn messages_about_another_main_process() {
 /// The next process inherits an inherited socket under the same number.
 #[test]
 fn an_upgrade_with_an_inherited_socket() {
-    let folder = Folder::with(&[("Caddyfile", "http:// {\n\tbind fd/3\n\trespond hello\n}\n")]);
+    let directory = Directory::with(&[("Caddyfile", "http:// {\n\tbind fd/3\n\trespond hello\n}\n")]);
     let listener = listener();
     let port = listener.local_addr().unwrap().port();
-    let mut server = ServerProcess::start(with_descriptor_3(&folder, listener));
+    let mut server = ServerProcess::start(with_descriptor_3(&directory, listener));
     server.signal(Signal::USR2);
     let line = server.line_with(" serves now; ");
     let id = line.split("process ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
@@ -295,9 +298,9 @@ fn an_upgrade_with_an_inherited_socket() {
 #[test]
 fn watchdog_messages() {
     let manager = Manager::new("watchdog");
-    let folder = Folder::new();
+    let directory = Directory::new();
     let start = |pid: Option<&str>, limit: &str| {
-        let mut command = folder.command(&["respond", "--listen", "127.0.0.1:0"]);
+        let mut command = directory.command(&["respond", "--listen", "127.0.0.1:0"]);
         command.env("NOTIFY_SOCKET", &manager.1).env("WATCHDOG_USEC", limit);
         if let Some(pid) = pid {
             command.env("WATCHDOG_PID", pid);
@@ -327,9 +330,9 @@ fn watchdog_messages() {
 /// A service manager that cannot be reached does not keep the server from serving.
 #[test]
 fn no_service_manager() {
-    let folder = Folder::new();
-    let mut command = folder.command(&["respond", "--listen", "127.0.0.1:0", "served"]);
-    command.env("NOTIFY_SOCKET", folder.path("nothing"));
+    let directory = Directory::new();
+    let mut command = directory.command(&["respond", "--listen", "127.0.0.1:0", "served"]);
+    command.env("NOTIFY_SOCKET", directory.path("nothing"));
     let mut server = ServerProcess::start(command);
     server.line_with("cannot notify the service manager at NOTIFY_SOCKET");
     assert_eq!(get(server.port(), "/").body, "served");

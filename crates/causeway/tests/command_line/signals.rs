@@ -9,15 +9,15 @@ use causeway_testkit::ports::free_port;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::client::{connect, get, send};
-use crate::process::{Folder, ServerProcess, wait_until};
+use crate::process::{Directory, ServerProcess, wait_until};
 
 /// More bytes than socket buffers hold: such a response stays in flight until the peer reads it.
 const LARGE: usize = 64 << 20;
 
 /// Starts a server of one large file, and a connection that has requested the file but does not read it.
-fn busy(folder: &Folder, flags: &[&str]) -> (ServerProcess, TcpStream) {
-    folder.write("large", vec![b'x'; LARGE]);
-    let server = folder.start(&[&["file-server", "--listen", "127.0.0.1:0"], flags].concat());
+fn busy(directory: &Directory, flags: &[&str]) -> (ServerProcess, TcpStream) {
+    directory.write("large", vec![b'x'; LARGE]);
+    let server = directory.start(&[&["file-server", "--listen", "127.0.0.1:0"], flags].concat());
     let mut stream = connect(server.port());
     stream.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     // The first byte proves that the response has begun.
@@ -28,8 +28,8 @@ fn busy(folder: &Folder, flags: &[&str]) -> (ServerProcess, TcpStream) {
 #[test]
 fn both_signals_complete_responses() {
     for signal in [Signal::TERM, Signal::INT] {
-        let folder = Folder::new();
-        let (mut server, mut stream) = busy(&folder, &[]);
+        let directory = Directory::new();
+        let (mut server, mut stream) = busy(&directory, &[]);
         server.signal(signal);
         let begun = Instant::now();
         server.line_with("Stopping: requests have 10 s to end");
@@ -49,14 +49,14 @@ fn both_signals_complete_responses() {
 #[test]
 fn a_second_signal_ends_it_at_once() {
     for signal in [Signal::TERM, Signal::INT] {
-        let folder = Folder::new();
-        let (mut server, stream) = busy(&folder, &["--grace", "1h", "--pidfile", "pid"]);
-        assert!(folder.path("pid").exists());
+        let directory = Directory::new();
+        let (mut server, stream) = busy(&directory, &["--grace", "1h", "--pidfile", "pid"]);
+        assert!(directory.path("pid").exists());
         server.signal(signal);
         server.line_with("Stopping: requests have 3600 s to end");
         server.signal(signal);
         assert_eq!(server.status().code(), Some(2), "{signal:?}");
-        assert!(!folder.path("pid").exists());
+        assert!(!directory.path("pid").exists());
         drop(stream);
     }
 }
@@ -64,11 +64,11 @@ fn a_second_signal_ends_it_at_once() {
 /// Caddy's documentation of signals: SIGQUIT ends the process at once.
 #[test]
 fn quit_ends_it_at_once() {
-    let folder = Folder::new();
-    let (server, stream) = busy(&folder, &["--grace", "1h", "--pidfile", "pid"]);
+    let directory = Directory::new();
+    let (server, stream) = busy(&directory, &["--grace", "1h", "--pidfile", "pid"]);
     server.signal(Signal::QUIT);
     assert_eq!(server.status().code(), Some(2));
-    assert!(!folder.path("pid").exists());
+    assert!(!directory.path("pid").exists());
     drop(stream);
 }
 
@@ -76,13 +76,13 @@ fn quit_ends_it_at_once() {
 /// metrics and the status are there, and a second signal ends the process.
 #[test]
 fn a_load_that_blocks() {
-    let folder = Folder::with(&[("Caddyfile", ":0\nrespond hi\n")]);
-    let made = Command::new("mkfifo").arg(folder.path("pipe")).status().unwrap();
+    let directory = Directory::with(&[("Caddyfile", ":0\nrespond hi\n")]);
+    let made = Command::new("mkfifo").arg(directory.path("pipe")).status().unwrap();
     assert!(made.success());
-    let mut server = folder.start(&["run", "--pidfile", "pid"]);
+    let mut server = directory.start(&["run", "--pidfile", "pid"]);
     let admin = server.admin_port();
     let host = format!("Host: localhost:{admin}");
-    let caddyfile = format!(":0\nlog {{\n\toutput file {}\n}}\n", folder.path("pipe").display());
+    let caddyfile = format!(":0\nlog {{\n\toutput file {}\n}}\n", directory.path("pipe").display());
     let mut load = connect(admin);
     let head =
         format!("POST /load HTTP/1.1\r\n{host}\r\nContent-Type: text/caddyfile\r\nContent-Length: {}", caddyfile.len());
@@ -101,17 +101,17 @@ fn a_load_that_blocks() {
     server.signal(Signal::TERM);
     server.signal(Signal::INT);
     assert_eq!(server.status().code(), Some(2));
-    assert!(!folder.path("pid").exists());
+    assert!(!directory.path("pid").exists());
 }
 
 /// As above, but during the start, and the pid file is that of a server that runs.
 #[test]
 fn a_start_that_blocks() {
-    let folder = Folder::new();
-    let made = Command::new("mkfifo").arg(folder.path("pipe")).status().unwrap();
+    let directory = Directory::new();
+    let made = Command::new("mkfifo").arg(directory.path("pipe")).status().unwrap();
     assert!(made.success());
-    folder.write("Caddyfile", format!(":0\nlog {{\n\toutput file {}\n}}\n", folder.path("pipe").display()));
-    folder.write("pid", "1\n");
+    directory.write("Caddyfile", format!(":0\nlog {{\n\toutput file {}\n}}\n", directory.path("pipe").display()));
+    directory.write("pid", "1\n");
     /// Kills the process when a test fails: it would block for ever.
     struct Killed(Child);
     impl Drop for Killed {
@@ -120,7 +120,7 @@ fn a_start_that_blocks() {
             let _ = self.0.wait();
         }
     }
-    let mut child = Killed(folder.command(&["run", "--pidfile", "pid"]).spawn().unwrap());
+    let mut child = Killed(directory.command(&["run", "--pidfile", "pid"]).spawn().unwrap());
     let child = &mut child.0;
     let pid = Pid::from_child(child);
     // proc(5): the mask of the signals that the process handles.
@@ -138,7 +138,7 @@ fn a_start_that_blocks() {
         std::thread::sleep(Duration::from_millis(20));
     };
     assert_eq!(status.code(), Some(2));
-    assert_eq!(std::fs::read_to_string(folder.path("pid")).unwrap(), "1\n");
+    assert_eq!(std::fs::read_to_string(directory.path("pid")).unwrap(), "1\n");
 }
 
 // RFC 9112 §8: the end of the connection delimits a response to HTTP/1.0, so a plain close would make a cut one look complete.
@@ -146,13 +146,13 @@ fn a_start_that_blocks() {
 fn a_cut_response_to_http_1_0_ends_with_a_reset() {
     let application = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = application.local_addr().unwrap().port();
-    let folder = Folder::with(&[(
+    let directory = Directory::with(&[(
         "Caddyfile",
         &*format!(
             "{{\n\tgrace_period 200ms\n}}\nhttp://:0 {{\n\tbind 127.0.0.1\n\treverse_proxy 127.0.0.1:{port}\n}}\n"
         ),
     )]);
-    let server = folder.start(&["run"]);
+    let server = directory.start(&["run"]);
     let mut client = connect(server.port());
     client.write_all(b"GET / HTTP/1.0\r\nHost: a\r\n\r\n").unwrap();
     let (mut upstream, _) = application.accept().unwrap();
@@ -171,13 +171,13 @@ fn a_cut_response_to_http_1_0_ends_with_a_reset() {
 
 #[test]
 fn the_grace_period_is_bounded() {
-    let folder = Folder::new();
-    let (server, stream) = busy(&folder, &["--grace", "0"]);
+    let directory = Directory::new();
+    let (server, stream) = busy(&directory, &["--grace", "0"]);
     server.signal(Signal::TERM);
     assert_eq!(server.status().code(), Some(0));
     drop(stream);
-    let folder = Folder::with(&[("Caddyfile", "{\n\tgrace_period 7s\n}\n:0\nrespond hi\n")]);
-    let mut server = folder.start(&["run"]);
+    let directory = Directory::with(&[("Caddyfile", "{\n\tgrace_period 7s\n}\n:0\nrespond hi\n")]);
+    let mut server = directory.start(&["run"]);
     server.signal(Signal::TERM);
     server.line_with("Stopping: requests have 7 s to end");
 }
@@ -187,8 +187,8 @@ fn the_grace_period_is_bounded() {
 #[test]
 fn a_stop_that_is_announced() {
     let caddyfile = "{\n\tshutdown_delay 1s\n}\n:0\nrespond {http.shutting_down}\n";
-    let folder = Folder::with(&[("Caddyfile", caddyfile)]);
-    let mut server = folder.start(&["run"]);
+    let directory = Directory::with(&[("Caddyfile", caddyfile)]);
+    let mut server = directory.start(&["run"]);
     assert_eq!(get(server.port(), "/").body, "false");
     server.signal(Signal::TERM);
     server.line_with("Stopping in 1 s: requests have 10 s to end");
@@ -201,34 +201,34 @@ fn a_stop_that_is_announced() {
 
 #[test]
 fn a_hangup_does_not_stop_the_server() {
-    let folder = Folder::new();
-    let server = folder.start(&["respond", "--listen", "127.0.0.1:0", "still here"]);
+    let directory = Directory::new();
+    let server = directory.start(&["respond", "--listen", "127.0.0.1:0", "still here"]);
     server.signal(Signal::HUP);
     assert_eq!(get(server.port(), "/").body, "still here");
 }
 
 #[test]
 fn the_pid_file_exists_while_the_server_runs() {
-    let folder = Folder::with(&[("Caddyfile", ":0\nrespond hi\n")]);
-    let server = folder.start(&["run", "--pidfile", "causeway.pid"]);
-    let pid = std::fs::read_to_string(folder.path("causeway.pid")).unwrap();
+    let directory = Directory::with(&[("Caddyfile", ":0\nrespond hi\n")]);
+    let server = directory.start(&["run", "--pidfile", "causeway.pid"]);
+    let pid = std::fs::read_to_string(directory.path("causeway.pid")).unwrap();
     assert!(pid.trim_end().parse::<u32>().is_ok_and(|pid| pid > 1), "{pid:?}");
     // A second server that fails to start leaves the file alone.
     let listen = format!("127.0.0.1:{}", server.port());
-    let second = folder.output(&["respond", "--listen", &listen, "--pidfile", "causeway.pid"]);
+    let second = directory.output(&["respond", "--listen", &listen, "--pidfile", "causeway.pid"]);
     assert_eq!(second.status.code(), Some(1));
-    assert_eq!(std::fs::read_to_string(folder.path("causeway.pid")).unwrap(), pid);
+    assert_eq!(std::fs::read_to_string(directory.path("causeway.pid")).unwrap(), pid);
     server.signal(Signal::TERM);
     assert_eq!(server.status().code(), Some(0));
-    assert!(!folder.path("causeway.pid").exists());
+    assert!(!directory.path("causeway.pid").exists());
 }
 
 #[test]
 fn a_second_instance_is_refused() {
-    let folder = Folder::new();
-    let server = folder.start(&["respond", "--listen", "127.0.0.1:0", "first"]);
+    let directory = Directory::new();
+    let server = directory.start(&["respond", "--listen", "127.0.0.1:0", "first"]);
     let address = format!("127.0.0.1:{}", server.port());
-    let second = folder.output(&["respond", "--listen", &address, "second"]);
+    let second = directory.output(&["respond", "--listen", &address, "second"]);
     let stderr = String::from_utf8(second.stderr).unwrap();
     let want = format!(
         "Error: listening on {address}: the port is in use by another program; choose another with --listen, as in \
@@ -245,8 +245,8 @@ fn a_failed_start_closes_all_listeners() {
     let (taken_port, free_port) = (taken.local_addr().unwrap().port(), free_port());
     let caddyfile =
         format!("http://127.0.0.1:{free_port}, http://127.0.0.1:{taken_port} {{\n\tbind 127.0.0.1\n\trespond hi\n}}\n");
-    let folder = Folder::with(&[("Caddyfile", &caddyfile)]);
-    let failed = folder.output(&["run"]);
+    let directory = Directory::with(&[("Caddyfile", &caddyfile)]);
+    let failed = directory.output(&["run"]);
     let want =
         format!("Error: Caddyfile: listening on 127.0.0.1:{taken_port}: the port is in use by another program\n");
     assert_eq!((failed.status.code(), &*String::from_utf8(failed.stderr).unwrap()), (Some(1), &*want));
@@ -257,12 +257,12 @@ fn a_failed_start_closes_all_listeners() {
 #[test]
 fn standard_error_is_full() {
     let port = free_port();
-    let folder = Folder::with(&[(
+    let directory = Directory::with(&[(
         "Caddyfile",
         &*format!("{{\n\tadmin off\n}}\nhttp://127.0.0.1:{port} {{\n\trespond hi\n}}\n"),
     )]);
     let (mut reader, mut writer) = std::io::pipe().unwrap();
-    let mut command = folder.command(&["run"]);
+    let mut command = directory.command(&["run"]);
     let mut child = command.stdout(std::process::Stdio::null()).stderr(writer.try_clone().unwrap()).spawn().unwrap();
     drop(command);
     // The last line of the start, which waits for its reader.

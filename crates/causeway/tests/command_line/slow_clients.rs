@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::time::Duration;
 
 use crate::client::connect;
-use crate::process::Folder;
+use crate::process::Directory;
 
 /// Sends a body of 100 bytes, one each 10 ms or later. Returns the response, which may come before the body's end.
 fn drip(port: u16, path: &str) -> String {
@@ -26,13 +26,13 @@ fn drip(port: u16, path: &str) -> String {
 // Caddy 2.11.9, http.handlers.timeouts: the settings of the route that matches, and else those of the server.
 #[test]
 fn bodies_below_a_minimum_rate() {
-    let folder = Folder::with(&[(
+    let directory = Directory::with(&[(
         "Caddyfile",
         "{\n\tservers {\n\t\ttimeouts {\n\t\t\tread_body_idle 300ms 1000000\n\t\t}\n\t}\n}\n\
          :0 {\n\ttimeouts /patient {\n\t\tread_timeout 30s\n\t}\n\ttimeouts /slow {\n\t\tread_timeout 30s 1\n\t}\n\
          \trespond \"got {http.request.body}\"\n}\n",
     )]);
-    let server = folder.start(&["run"]);
+    let server = directory.start(&["run"]);
     let whole = format!("got {}", "x".repeat(100));
     for (path, status, body) in [("/", "408", ""), ("/patient", "200", &*whole), ("/slow", "200", &*whole)] {
         let response = drip(server.port(), path);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::client::get;
-use crate::process::{Folder, ServerProcess, wait_until};
+use crate::process::{Directory, ServerProcess, wait_until};
 use crate::redis::RedisProcess;
 
 /// A site of the local authority, so that the storage has something.
@@ -19,16 +19,16 @@ fn caddyfile(storage: &str) -> String {
     format!("{{\n\tskip_install_trust\n\tauto_https disable_redirects\n\t{storage}\n}}\n{SITE}")
 }
 
-/// The files of a folder, except for locks and the time of the clean-up.
+/// The files of a directory, except for locks and the time of the clean-up.
 fn files(root: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
-    let mut folders = vec![root.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
+    let mut directories = vec![root.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
             let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
             if path.is_dir() {
-                folders.push(path);
+                directories.push(path);
             } else if !name.starts_with("locks/") && !name.starts_with("last_clean.json") {
                 found.insert(name, std::fs::read(path).unwrap());
             }
@@ -44,44 +44,44 @@ fn succeeded(output: &Output) -> String {
     text(&output.stdout) + &text(&output.stderr)
 }
 
-/// A folder whose server has run, with `data` as its storage.
-fn used() -> Folder {
-    let folder = Folder::new();
-    folder.write("Caddyfile", caddyfile(&format!("storage file_system {}", folder.path("data").display())));
-    drop(folder.start(&["run"]));
-    folder
+/// A directory whose server has run, with `data` as its storage.
+fn used() -> Directory {
+    let directory = Directory::new();
+    directory.write("Caddyfile", caddyfile(&format!("storage file_system {}", directory.path("data").display())));
+    drop(directory.start(&["run"]));
+    directory
 }
 
 // Caddy's `storage export` and `storage import`: one archive between two storages, with keys as names.
 #[test]
-fn from_folder_to_folder() {
-    let folder = used();
-    let before = files(&folder.path("data"));
+fn from_directory_to_directory() {
+    let directory = used();
+    let before = files(&directory.path("data"));
     assert!(before.contains_key("pki/authorities/local/root.key"), "{:?}", before.keys());
-    let exported = succeeded(&folder.output(&["storage", "export", "--config", "Caddyfile", "--output", "all.tar"]));
-    let data = folder.path("data").display().to_string();
+    let exported = succeeded(&directory.output(&["storage", "export", "--config", "Caddyfile", "--output", "all.tar"]));
+    let data = directory.path("data").display().to_string();
     assert!(exported.contains(&format!(" values from {data}\n")), "{exported}");
-    let mode = std::fs::metadata(folder.path("all.tar")).unwrap().permissions().mode();
+    let mode = std::fs::metadata(directory.path("all.tar")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "it has private keys");
     // So does one in the place of a file that others could read.
-    folder.write("old.tar", "old");
-    std::fs::set_permissions(folder.path("old.tar"), std::fs::Permissions::from_mode(0o644)).unwrap();
-    succeeded(&folder.output(&["storage", "export", "--config", "Caddyfile", "--output", "old.tar"]));
-    let mode = std::fs::metadata(folder.path("old.tar")).unwrap().permissions().mode();
+    directory.write("old.tar", "old");
+    std::fs::set_permissions(directory.path("old.tar"), std::fs::Permissions::from_mode(0o644)).unwrap();
+    succeeded(&directory.output(&["storage", "export", "--config", "Caddyfile", "--output", "old.tar"]));
+    let mode = std::fs::metadata(directory.path("old.tar")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    succeeded(&folder.output(&["storage", "export", "--config", "Caddyfile", "--output", "/dev/null"]));
-    let other = format!("storage file_system {}", folder.path("other").display());
-    folder.write("other.json", succeeded_adapt(&folder, &caddyfile(&other)));
-    let exported = succeeded(&folder.output(&["storage", "import", "-c", "other.json", "-i", "all.tar"]));
+    succeeded(&directory.output(&["storage", "export", "--config", "Caddyfile", "--output", "/dev/null"]));
+    let other = format!("storage file_system {}", directory.path("other").display());
+    directory.write("other.json", succeeded_adapt(&directory, &caddyfile(&other)));
+    let exported = succeeded(&directory.output(&["storage", "import", "-c", "other.json", "-i", "all.tar"]));
     assert!(exported.contains(" values into ") && exported.ends_with("/other\n"), "{exported}");
-    assert_eq!(files(&folder.path("other")), before);
+    assert_eq!(files(&directory.path("other")), before);
 }
 
 // Caddy's `storage` of an automation policy and of an authority: certificates and authorities that are not in the configuration's.
 #[test]
 fn separate_storages() {
-    let folder = Folder::new();
-    let at = |name: &str| json!({ "module": "file_system", "root": folder.path(name) });
+    let directory = Directory::new();
+    let at = |name: &str| json!({ "module": "file_system", "root": directory.path(name) });
     let internal = |names: &[&str], storage: Value| json!({ "subjects": names, "issuers": [{ "module": "internal" }], "storage": storage });
     let config = json!({
         "storage": at("data"),
@@ -94,16 +94,16 @@ fn separate_storages() {
             "pki": { "certificate_authorities": { "local": { "storage": at("pki") } } },
         },
     });
-    folder.write("config.json", config.to_string());
+    directory.write("config.json", config.to_string());
     // Without the time of the last cleaning, which a server may be writing when it is killed.
     let all = || {
         ["data", "leaves", "pki"].map(|name| {
-            let mut files = files(&folder.path(name));
+            let mut files = files(&directory.path(name));
             files.retain(|key, _| !key.starts_with("last_clean.json"));
             files
         })
     };
-    drop(folder.start(&["run", "--config", "config.json"]));
+    drop(directory.start(&["run", "--config", "config.json"]));
     let first = all();
     let keys: Vec<_> =
         first.iter().map(|files| files.keys().filter(|key| !key.ends_with(".json")).collect::<Vec<_>>()).collect();
@@ -112,23 +112,23 @@ fn separate_storages() {
     let of_authority = of_authority.map(|file| format!("pki/authorities/local/{file}")).to_vec();
     let want = [pair("a.localhost"), pair("b.localhost"), of_authority];
     assert_eq!(keys, want.iter().map(|keys| keys.iter().collect::<Vec<_>>()).collect::<Vec<_>>());
-    drop(folder.start(&["run", "--config", "config.json"]));
+    drop(directory.start(&["run", "--config", "config.json"]));
     assert_eq!(all(), first, "the next start finds them");
 }
 
-fn succeeded_adapt(folder: &Folder, text: &str) -> Vec<u8> {
-    folder.write("adapted/Caddyfile", text);
-    folder.output(&["adapt", "--config", "adapted/Caddyfile"]).stdout
+fn succeeded_adapt(directory: &Directory, text: &str) -> Vec<u8> {
+    directory.write("adapted/Caddyfile", text);
+    directory.output(&["adapt", "--config", "adapted/Caddyfile"]).stdout
 }
 
 /// An empty archive is no backup: the configuration has another storage than the server, or no server has run.
 #[test]
 fn an_export_of_nothing_fails() {
-    let folder = Folder::new();
-    let empty = folder.path("empty");
-    folder.write("Caddyfile", caddyfile(&format!("storage file_system {}", empty.display())));
+    let directory = Directory::new();
+    let empty = directory.path("empty");
+    directory.write("Caddyfile", caddyfile(&format!("storage file_system {}", empty.display())));
     for output in ["all.tar", "-"] {
-        let output = folder.output(&["storage", "export", "--config", "Caddyfile", "--output", output]);
+        let output = directory.output(&["storage", "export", "--config", "Caddyfile", "--output", output]);
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{errors}");
         let want =
@@ -139,45 +139,47 @@ fn an_export_of_nothing_fails() {
 
 // The same by Redis, through pipes.
 #[test]
-fn from_folder_to_redis_and_back() {
+fn from_directory_to_redis_and_back() {
     let Some(redis) = RedisProcess::start() else { return };
-    let folder = used();
-    let before = files(&folder.path("data"));
-    folder.write("redis.caddyfile", caddyfile(&redis.caddyfile()));
-    folder.write("back.caddyfile", caddyfile(&format!("storage file_system {}", folder.path("back").display())));
+    let directory = used();
+    let before = files(&directory.path("data"));
+    directory.write("redis.caddyfile", caddyfile(&redis.caddyfile()));
+    directory.write("back.caddyfile", caddyfile(&format!("storage file_system {}", directory.path("back").display())));
     let program = env!("CARGO_BIN_EXE_causeway");
     for (from, to) in [("Caddyfile", "redis.caddyfile"), ("redis.caddyfile", "back.caddyfile")] {
         let pipe = format!("{program} storage export -c {from} -o - | {program} storage import -c {to} -i -");
-        let output = Command::new("bash").args(["-o", "pipefail", "-c", &pipe]).current_dir(folder.path("")).output();
+        let output =
+            Command::new("bash").args(["-o", "pipefail", "-c", &pipe]).current_dir(directory.path("")).output();
         succeeded(&output.unwrap());
     }
     assert!(redis.keys("*root.key").contains(&"caddy/pki/authorities/local/root.key".to_owned()));
-    assert_eq!(files(&folder.path("back")), before);
+    assert_eq!(files(&directory.path("back")), before);
 }
 
-// GNU tar reads the archive, and its archives are read: with folders, with `./` in front, and with long names.
+// GNU tar reads the archive, and its archives are read: with directories, with `./` in front, and with long names.
 #[test]
 fn archives_of_another_program() {
-    let folder = used();
+    let directory = used();
     let long = format!("certificates/ca/{0}/{0}.crt", "a".repeat(120));
-    folder.write(&format!("data/{long}"), "x");
-    succeeded(&folder.output(&["storage", "export", "-o", "all.tar"]));
+    directory.write(&format!("data/{long}"), "x");
+    succeeded(&directory.output(&["storage", "export", "-o", "all.tar"]));
     let listed =
-        Command::new("tar").args(["--list", "--file", "all.tar"]).current_dir(folder.path("")).output().unwrap();
+        Command::new("tar").args(["--list", "--file", "all.tar"]).current_dir(directory.path("")).output().unwrap();
     let listed = succeeded(&listed);
     assert!(listed.lines().any(|line| line == long) && !listed.contains("locks"), "{listed}");
-    let packed = Command::new("tar").args(["-cf", "own.tar", "-C", "data", "."]).current_dir(folder.path("")).status();
+    let packed =
+        Command::new("tar").args(["-cf", "own.tar", "-C", "data", "."]).current_dir(directory.path("")).status();
     assert!(packed.unwrap().success());
-    folder.write("new.caddyfile", caddyfile(&format!("storage file_system {}", folder.path("new").display())));
-    succeeded(&folder.output(&["storage", "import", "-c", "new.caddyfile", "-i", "own.tar"]));
-    assert_eq!(files(&folder.path("new")), files(&folder.path("data")));
+    directory.write("new.caddyfile", caddyfile(&format!("storage file_system {}", directory.path("new").display())));
+    succeeded(&directory.output(&["storage", "import", "-c", "new.caddyfile", "-i", "own.tar"]));
+    assert_eq!(files(&directory.path("new")), files(&directory.path("data")));
 }
 
 #[test]
 fn mistakes() {
-    let folder = used();
+    let directory = used();
     let refused = |arguments: &[&str]| {
-        let output = folder.output(&[&["storage"], arguments].concat());
+        let output = directory.output(&[&["storage"], arguments].concat());
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         let text = String::from_utf8(output.stderr).unwrap();
         assert!(text.starts_with("Error: ") && text.lines().count() == 1, "{text}");
@@ -195,78 +197,78 @@ fn mistakes() {
         assert!(text.contains(want), "{text}");
     }
     // An archive that would write outside of the storage, one with a link, and no archive.
-    std::fs::create_dir(folder.path("evil")).unwrap();
-    std::os::unix::fs::symlink("/etc/passwd", folder.path("evil/link")).unwrap();
-    folder.write("evil/file", "x");
+    std::fs::create_dir(directory.path("evil")).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", directory.path("evil/link")).unwrap();
+    directory.write("evil/file", "x");
     for (arguments, want) in [
         (&["--transform", "s,^file,../../outside,", "file"][..], "out of the storage"),
         (&["--transform", "s,^file,/tmp/outside,", "file"], "out of the storage"),
         (&["link"], "expected files only"),
     ] {
         let mut tar = Command::new("tar");
-        tar.args(["-P", "-cf", "../evil.tar"]).args(arguments).current_dir(folder.path("evil"));
+        tar.args(["-P", "-cf", "../evil.tar"]).args(arguments).current_dir(directory.path("evil"));
         assert!(tar.status().unwrap().success());
         let text = refused(&["import", "-i", "evil.tar"]);
         assert!(text.contains(want), "{text}");
     }
-    folder.write("evil.tar", "nonsense");
+    directory.write("evil.tar", "nonsense");
     refused(&["import", "-i", "evil.tar"]);
-    assert!(!folder.path("outside").exists());
+    assert!(!directory.path("outside").exists());
 }
 
 // Caddy's `storage_clean_interval`: the server removes old values, and records the time for all servers with the storage.
 #[test]
 fn storage_is_cleaned() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     let at = "acme/ca/challenge_tokens/a.example.json";
-    let data = format!("storage file_system {}", folder.path("data").display());
+    let data = format!("storage file_system {}", directory.path("data").display());
     let start = |options: &str| {
-        folder.write(&format!("data/{at}"), "{}");
-        let file = std::fs::File::options().write(true).open(folder.path(&format!("data/{at}"))).unwrap();
+        directory.write(&format!("data/{at}"), "{}");
+        let file = std::fs::File::options().write(true).open(directory.path(&format!("data/{at}"))).unwrap();
         file.set_modified(std::time::SystemTime::now() - Duration::from_secs(2 * 86_400)).unwrap();
-        folder.write("Caddyfile", caddyfile(&format!("{data}\n\t{options}")));
-        folder.start(&["run"])
+        directory.write("Caddyfile", caddyfile(&format!("{data}\n\t{options}")));
+        directory.start(&["run"])
     };
     let is_cleaned = || {
-        wait_until("it is not cleaned", || !folder.path(&format!("data/{at}")).exists());
+        wait_until("it is not cleaned", || !directory.path(&format!("data/{at}")).exists());
     };
     drop(start("storage_clean_interval off"));
-    assert!(!folder.path("data/last_clean.json").exists());
+    assert!(!directory.path("data/last_clean.json").exists());
     let server = start("");
     is_cleaned();
     // The server records the time after the last removal.
-    wait_until("it is not recorded", || folder.path("data/last_clean.json").exists());
+    wait_until("it is not recorded", || directory.path("data/last_clean.json").exists());
     drop(server);
     // Cleaned lately, unless the interval is shorter.
-    let record = std::fs::read(folder.path("data/last_clean.json")).unwrap();
+    let record = std::fs::read(directory.path("data/last_clean.json")).unwrap();
     drop(start(""));
-    assert_eq!(std::fs::read(folder.path("data/last_clean.json")).unwrap(), record);
+    assert_eq!(std::fs::read(directory.path("data/last_clean.json")).unwrap(), record);
     let server = start("storage_clean_interval 1s");
     is_cleaned();
     drop(server);
 }
 
-// Caddy: a data folder below the working folder is hidden from file servers. So is the folder of the saved configuration.
+// Caddy: a data directory below the working directory is hidden from file servers. So is the directory of the saved configuration.
 #[test]
 fn own_files_are_not_served() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     let options = "skip_install_trust\n\tauto_https disable_redirects";
     let sites = "a.localhost:0 {\n\tbind 127.0.0.2\n\ttls internal\n}\n\nhttp://:0 {\n\troot .\n\tfile_server\n}\n";
-    folder.write("Caddyfile", format!("{{\n\t{options}\n}}\n{sites}"));
-    folder.write("a.txt", "a");
-    let mut command = folder.command(&["run"]);
+    directory.write("Caddyfile", format!("{{\n\t{options}\n}}\n{sites}"));
+    directory.write("a.txt", "a");
+    let mut command = directory.command(&["run"]);
     command.env_remove("HOME").env("XDG_CONFIG_HOME", "settings");
     let server = ServerProcess::start(command);
     let (_, plain) = server.first_line.split_once("http://").unwrap();
     let port = plain.split([' ', ',', ';']).next().unwrap().rsplit_once(':').unwrap().1.parse().unwrap();
     assert_eq!(get(port, "/a.txt").status, 200);
     for file in ["causeway/pki/authorities/local/root.key", "settings/causeway/autosave.json"] {
-        assert!(folder.path(file).exists(), "{file}");
+        assert!(directory.path(file).exists(), "{file}");
         assert_eq!(get(port, &format!("/{file}")).status, 404, "{file}");
     }
     drop(server);
     // Also for a command that saves no configuration.
-    let mut command = folder.command(&["file-server", "--listen", "127.0.0.1:0"]);
+    let mut command = directory.command(&["file-server", "--listen", "127.0.0.1:0"]);
     command.env_remove("HOME").env("XDG_CONFIG_HOME", "settings");
     let server = ServerProcess::start(command);
     let (_, plain) = server.first_line.split_once("http://").unwrap();

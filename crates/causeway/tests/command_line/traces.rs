@@ -10,7 +10,7 @@ use collector::{Collector, Reply};
 use serde_json::Value;
 
 use crate::client::{get, send, send_body};
-use crate::process::{Folder, ServerProcess};
+use crate::process::{Directory, ServerProcess};
 use crate::upgrade::Successor;
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -42,8 +42,8 @@ http://:0 {
 }
 ";
 
-fn start(folder: &Folder, protocol: &str, collector: u16, more: &[(&str, &str)]) -> ServerProcess {
-    let mut command = folder.command(&["run", "--workers", "1"]);
+fn start(directory: &Directory, protocol: &str, collector: u16, more: &[(&str, &str)]) -> ServerProcess {
+    let mut command = directory.command(&["run", "--workers", "1"]);
     command.env("OTEL_EXPORTER_OTLP_PROTOCOL", protocol);
     command.env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://127.0.0.1:{collector}"));
     command.env("OTEL_BSP_SCHEDULE_DELAY", "20");
@@ -71,13 +71,13 @@ fn hex(bytes: &[u8]) -> String {
 // and the access record has the ids.
 #[test]
 fn spans_of_requests() {
-    let (folder, port) = (Folder::new(), free_port());
+    let (directory, port) = (Directory::new(), free_port());
     let upstream = "respond \"{http.request.header.traceparent} {http.request.header.tracestate}\"";
-    folder.write("up/Caddyfile", format!("http://:{port} {{\n\tbind 127.0.0.1\n\t{upstream}\n}}\n"));
-    let _upstream = folder.start(&["run", "--config", "up/Caddyfile"]);
-    folder.write("Caddyfile", CADDYFILE.replace("UPSTREAM", &port.to_string()));
+    directory.write("up/Caddyfile", format!("http://:{port} {{\n\tbind 127.0.0.1\n\t{upstream}\n}}\n"));
+    let _upstream = directory.start(&["run", "--config", "up/Caddyfile"]);
+    directory.write("Caddyfile", CADDYFILE.replace("UPSTREAM", &port.to_string()));
     for (protocol, collector) in [("http/protobuf", Collector::http(0, vec![])), ("grpc", Collector::grpc(0, vec![]))] {
-        let server = start(&folder, protocol, collector.port, &[]);
+        let server = start(&directory, protocol, collector.port, &[]);
         let site = server.port();
         let fields = [
             &format!("Host: localhost:{site}"),
@@ -132,7 +132,7 @@ fn spans_of_requests() {
         // The end of the server sends the last span.
         drop(server);
     }
-    let records = std::fs::read_to_string(folder.path("access.log")).expect("records");
+    let records = std::fs::read_to_string(directory.path("access.log")).expect("records");
     let record: Value = serde_json::from_str(records.lines().next().expect("a record")).expect("JSON");
     assert_eq!(record["traceID"], PARENT[3..35]);
     assert_eq!(record["spanID"].as_str().map(str::len), Some(16));
@@ -144,9 +144,9 @@ fn spans_of_requests() {
 fn attributes_have_different_keys() {
     let site = "{\n\tauto_https off\n}\nhttp://:0 {\n\tbind 127.0.0.1\n\ttracing {\n\t\tspan_attributes {\n\t\t\thttp.request.method X\n\
                 \t\t\turl.path hidden\n\t\t\thttp.response.status_code 999\n\t\t}\n\t}\n\trespond ok\n}\n";
-    let folder = Folder::with(&[("Caddyfile", site)]);
+    let directory = Directory::with(&[("Caddyfile", site)]);
     let collector = Collector::http(0, vec![]);
-    let server = start(&folder, "http/protobuf", collector.port, &[]);
+    let server = start(&directory, "http/protobuf", collector.port, &[]);
     get(server.port(), "/secret");
     let [span] = &spans(&collector, 1)[..] else { panic!("one span") };
     let mut got = texts(&span.attributes);
@@ -164,9 +164,9 @@ fn attributes_have_different_keys() {
 fn spans_within_spans() {
     let site = "&(traced) {\n\ttracing {\n\t\tspan inner\n\t}\n}\nhttp://:0 {\n\tbind 127.0.0.1\n\ttracing {\n\t\tspan outer\n\t}\n\
                 \troute {\n\t\tinvoke traced\n\t\tinvoke traced\n\t\trespond {http.vars.span_id}\n\t}\n}\n";
-    let folder = Folder::with(&[("Caddyfile", site)]);
+    let directory = Directory::with(&[("Caddyfile", site)]);
     let collector = Collector::http(0, vec![]);
-    let server = start(&folder, "http/protobuf", collector.port, &[("OTEL_BSP_SCHEDULE_DELAY", "80000000")]);
+    let server = start(&directory, "http/protobuf", collector.port, &[("OTEL_BSP_SCHEDULE_DELAY", "80000000")]);
     let id = get(server.port(), "/").body;
     server.signal(rustix::process::Signal::TERM);
     assert!(server.status().success());
@@ -178,9 +178,9 @@ fn spans_within_spans() {
 // Spans that wait when the server ends are sent.
 #[test]
 fn the_last_spans() {
-    let folder = Folder::with(&[("Caddyfile", &CADDYFILE.replace("UPSTREAM", "1"))]);
+    let directory = Directory::with(&[("Caddyfile", &CADDYFILE.replace("UPSTREAM", "1"))]);
     let collector = Collector::http(0, vec![]);
-    let server = start(&folder, "http/protobuf", collector.port, &[("OTEL_BSP_SCHEDULE_DELAY", "80000000")]);
+    let server = start(&directory, "http/protobuf", collector.port, &[("OTEL_BSP_SCHEDULE_DELAY", "80000000")]);
     get(server.port(), "/");
     assert!(collector.is_quiet());
     server.signal(rustix::process::Signal::TERM);
@@ -191,9 +191,9 @@ fn the_last_spans() {
 // So are those of a process whose place another one takes, also if the collector accepts them only at a later attempt.
 #[test]
 fn the_last_spans_before_an_upgrade() {
-    let folder = Folder::with(&[("Caddyfile", &CADDYFILE.replace("UPSTREAM", "1"))]);
+    let directory = Directory::with(&[("Caddyfile", &CADDYFILE.replace("UPSTREAM", "1"))]);
     let collector = Collector::http(0, vec![Reply::of(503), Reply::of(503)]);
-    let mut server = start(&folder, "http/protobuf", collector.port, &[("OTEL_BSP_SCHEDULE_DELAY", "80000000")]);
+    let mut server = start(&directory, "http/protobuf", collector.port, &[("OTEL_BSP_SCHEDULE_DELAY", "80000000")]);
     get(server.port(), "/");
     server.signal(rustix::process::Signal::USR2);
     let line = server.line_with(" serves now; ");
@@ -208,9 +208,9 @@ fn the_last_spans_before_an_upgrade() {
 // A collector that is absent: requests go on. A reload with the same environment keeps the output and its queue.
 #[test]
 fn an_absent_collector_and_a_reload() {
-    let folder = Folder::with(&[("Caddyfile", &CADDYFILE.replace("UPSTREAM", "1"))]);
+    let directory = Directory::with(&[("Caddyfile", &CADDYFILE.replace("UPSTREAM", "1"))]);
     let port = free_port();
-    let mut server = start(&folder, "http/protobuf", port, &[]);
+    let mut server = start(&directory, "http/protobuf", port, &[]);
     let (site, admin) = (server.port(), server.admin_port());
     for _ in 0..3 {
         assert_eq!(get(site, "/").status, 200);
@@ -231,12 +231,12 @@ fn an_absent_collector_and_a_reload() {
 // configuration, too, but no line of it is at fault.
 #[test]
 fn mistakes() {
-    let folder = Folder::with(&[("Caddyfile", ":8080\ntracing\nrespond maybe\n")]);
+    let directory = Directory::with(&[("Caddyfile", ":8080\ntracing\nrespond maybe\n")]);
     for (variable, value, want) in [
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", "'grpc' or 'http/protobuf'"),
         ("OTEL_SDK_DISABLED", "maybe", "'true' or 'false'"),
     ] {
-        let output = folder.command(&["validate"]).env(variable, value).output().expect("a process");
+        let output = directory.command(&["validate"]).env(variable, value).output().expect("a process");
         let text = String::from_utf8_lossy(&output.stderr);
         let want = format!("environment variable {variable}: found '{value}', expected {want}");
         assert!(!output.status.success() && text.contains(&want), "{text}");

@@ -8,30 +8,30 @@ use serde_json::{Value, json};
 
 use crate::client::connect;
 use crate::https::ROOT;
-use crate::process::{Folder, ServerProcess, wait_until};
+use crate::process::{Directory, ServerProcess, wait_until};
 
-/// A server that publishes lists, as files of its folder.
+/// A server that publishes lists, as files of its directory.
 struct Publisher {
-    folder: Folder,
+    directory: Directory,
     port: u16,
 }
 
 impl Publisher {
     /// A publisher that is down. The certificate of its authority exists.
     fn new() -> Self {
-        let it = Self { folder: Folder::new(), port: free_port() };
+        let it = Self { directory: Directory::new(), port: free_port() };
         let site = "bind 127.0.0.1\ntls internal\nredir /moved /v4\nredir /insecure http://localhost/v4\nredir /loop /loop\n\
                     root lists\nfile_server";
         let options = "auto_https disable_redirects\nskip_install_trust";
-        it.folder.write("Caddyfile", format!("{{\n{options}\n}}\nhttps://localhost:{} {{\n{site}\n}}\n", it.port));
-        it.folder.write("lists/v4", "192.0.2.0/24\n");
-        it.folder.write("lists/v6", "2001:db8::/32");
+        it.directory.write("Caddyfile", format!("{{\n{options}\n}}\nhttps://localhost:{} {{\n{site}\n}}\n", it.port));
+        it.directory.write("lists/v4", "192.0.2.0/24\n");
+        it.directory.write("lists/v6", "2001:db8::/32");
         drop(it.start());
         it
     }
 
     fn start(&self) -> ServerProcess {
-        self.folder.start(&["run"])
+        self.directory.start(&["run"])
     }
 
     fn urls(&self, paths: &[&str]) -> Value {
@@ -39,7 +39,7 @@ impl Publisher {
     }
 
     /// Writes a configuration whose site shows the address of the client.
-    fn write(&self, folder: &Folder, sources: Value, greeting: &str) {
+    fn write(&self, directory: &Directory, sources: Value, greeting: &str) {
         let body = format!("{greeting} {{http.vars.client_ip}}");
         let server = json!({
             "listen": ["127.0.0.1:0"],
@@ -48,13 +48,13 @@ impl Publisher {
             "trusted_proxies": sources,
             "routes": [{ "handle": [{ "handler": "static_response", "body": body }] }],
         });
-        folder.write("config.json", json!({ "apps": { "http": { "servers": { "s": server } } } }).to_string());
+        directory.write("config.json", json!({ "apps": { "http": { "servers": { "s": server } } } }).to_string());
     }
 
     /// Starts a server that trusts the publisher's authority.
-    fn client(&self, folder: &Folder) -> ServerProcess {
-        let mut command = folder.command(&["run", "--config", "config.json"]);
-        command.env("SSL_CERT_FILE", self.folder.path(ROOT));
+    fn client(&self, directory: &Directory) -> ServerProcess {
+        let mut command = directory.command(&["run", "--config", "config.json"]);
+        command.env("SSL_CERT_FILE", self.directory.path(ROOT));
         ServerProcess::start(command)
     }
 }
@@ -87,11 +87,11 @@ const CLOUDFLARE: &str = "173.245.48.1";
 #[test]
 fn lists_are_fetched() {
     let publisher = Publisher::new();
-    let folder = Folder::new();
+    let directory = Directory::new();
     let cloudflare = json!({ "source": "cloudflare", "interval": "1s", "urls": publisher.urls(&["v4", "v6"]) });
     let fixed = json!({ "source": "static", "ranges": ["10.0.0.0/8"] });
-    publisher.write(&folder, json!({ "source": "combine", "parts": [fixed, cloudflare] }), "hello");
-    let mut server = publisher.client(&folder);
+    publisher.write(&directory, json!({ "source": "combine", "parts": [fixed, cloudflare] }), "hello");
+    let mut server = publisher.client(&directory);
     let line = server.line_with("fetching the list of trusted proxies");
     assert!(line.contains(&format!("https://localhost:{}/v4: ", publisher.port)), "{line}");
     assert!(
@@ -115,14 +115,14 @@ fn lists_are_fetched() {
         ("198.51.100.7\n".repeat(1000), "/v6: found more than 1000 networks"),
         ("198.51.100.0/24\n".repeat(3000), "/v4: the response is longer than"),
     ] {
-        publisher.folder.write("lists/v4", list);
+        publisher.directory.write("lists/v4", list);
         server.line_with(want);
         assert_eq!(trusted(&server), ["192.0.2.1", "2001:db8::1", "10.0.0.1"], "{want}");
     }
     drop(running);
     server.line_with("refused");
     assert_eq!(trusted(&server), ["192.0.2.1", "2001:db8::1", "10.0.0.1"]);
-    publisher.folder.write("lists/v4", "198.51.100.0/24");
+    publisher.directory.write("lists/v4", "198.51.100.0/24");
     let _running = publisher.start();
     wait_until("the next list is taken", || trusts(&server, "198.51.100.1"));
     assert_eq!(trusted(&server), ["2001:db8::1", "198.51.100.1", "10.0.0.1"]);
@@ -133,15 +133,15 @@ fn lists_are_fetched() {
 fn reloads_keep_lists() {
     let publisher = Publisher::new();
     let running = publisher.start();
-    let folder = Folder::new();
+    let directory = Directory::new();
     let source = |interval: &str, path: &str| json!({ "source": "cloudflare", "interval": interval, "urls": publisher.urls(&[path]) });
-    publisher.write(&folder, source("1h", "v4"), "one");
-    let mut server = publisher.client(&folder);
+    publisher.write(&directory, source("1h", "v4"), "one");
+    let mut server = publisher.client(&directory);
     let admin = server.admin_port();
     let reload = |source: Value, greeting: &str| {
-        publisher.write(&folder, source, greeting);
+        publisher.write(&directory, source, greeting);
         let address = format!("localhost:{admin}");
-        let output = folder.output(&["reload", "--config", "config.json", "--address", &address]);
+        let output = directory.output(&["reload", "--config", "config.json", "--address", &address]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     };
     wait_until("the list is taken", || response(&server, "192.0.2.1") == "one 203.0.113.9");
@@ -165,23 +165,23 @@ fn reloads_keep_lists() {
 fn redirects_and_certificates() {
     let publisher = Publisher::new();
     let _running = publisher.start();
-    let folder = Folder::new();
+    let directory = Directory::new();
     let source = |path: &str| json!({ "source": "cloudflare", "urls": publisher.urls(&[path]) });
-    publisher.write(&folder, source("moved"), "hello");
-    let server = publisher.client(&folder);
+    publisher.write(&directory, source("moved"), "hello");
+    let server = publisher.client(&directory);
     wait_until("the list is taken", || trusts(&server, "192.0.2.1"));
     for (path, want) in [
         ("insecure", "found a redirect to http://localhost/v4, expected HTTPS"),
         ("loop", "found more than 3 redirects"),
         ("none", "found the status 404"),
     ] {
-        publisher.write(&folder, source(path), "hello");
-        let mut server = publisher.client(&folder);
+        publisher.write(&directory, source(path), "hello");
+        let mut server = publisher.client(&directory);
         server.early_line_with(want);
         assert!(trusts(&server, CLOUDFLARE) && !trusts(&server, "192.0.2.1"), "{path}");
     }
-    publisher.write(&folder, source("v4"), "hello");
-    let mut server = folder.start(&["run", "--config", "config.json"]);
+    publisher.write(&directory, source("v4"), "hello");
+    let mut server = directory.start(&["run", "--config", "config.json"]);
     let line = server.early_line_with("fetching the list of trusted proxies");
     assert!(line.contains("certificate"), "{line}");
     assert!(trusts(&server, CLOUDFLARE) && !trusts(&server, "192.0.2.1"));

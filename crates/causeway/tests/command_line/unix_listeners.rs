@@ -11,7 +11,7 @@ use causeway_testkit::ports;
 use rustix::process::Signal;
 
 use crate::client::get;
-use crate::process::{Folder, ServerProcess};
+use crate::process::{Directory, ServerProcess};
 
 /// A socket's path; the file is removed when dropped.
 struct SocketPath(PathBuf);
@@ -19,7 +19,7 @@ struct SocketPath(PathBuf);
 impl SocketPath {
     fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        // Not in the test's folder, whose path may be longer than a socket's.
+        // Not in the test's directory, whose path may be longer than a socket's.
         let name = format!("causeway-site-{}-{}.sock", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         Self(std::env::temp_dir().join(name))
     }
@@ -29,10 +29,10 @@ impl SocketPath {
     }
 
     /// Starts a server with two workers for `site` on this socket, after the global options.
-    fn serve(&self, folder: &Folder, options: &str, mode: &str, site: &str) -> ServerProcess {
+    fn serve(&self, directory: &Directory, options: &str, mode: &str, site: &str) -> ServerProcess {
         let caddyfile = format!("{{\n{options}\n}}\nhttp:// {{\nbind unix/{}{mode}\n{site}\n}}\n", self.text());
-        folder.write("Caddyfile", caddyfile);
-        folder.start(&["run", "--workers", "2"])
+        directory.write("Caddyfile", caddyfile);
+        directory.start(&["run", "--workers", "2"])
     }
 }
 
@@ -71,10 +71,10 @@ const FACTS: &str = "respond \"{http.request.remote}|{remote_host}|{remote_port}
 // removed at the end. A peer without an address is shown as `@`; the local address is the path.
 #[test]
 fn a_site() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     for (mode, want) in [("", 0o200), ("|0666", 0o666)] {
         let socket = SocketPath::new();
-        let server = socket.serve(&folder, "", mode, FACTS);
+        let server = socket.serve(&directory, "", mode, FACTS);
         let first_line = format!("Causeway serves Caddyfile on unix/{} with 2 workers", socket.text());
         assert_eq!(server.first_line, first_line);
         let file = std::fs::metadata(&socket.0).unwrap();
@@ -92,10 +92,10 @@ fn a_site() {
 // Caddy: the socket of a process that was killed is replaced. One that is in use is refused: Caddy takes it away from its process.
 #[test]
 fn an_existing_file_at_the_path() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     let socket = SocketPath::new();
-    let mut server = socket.serve(&folder, "", "", "respond one");
-    let second = folder.output(&["run"]);
+    let mut server = socket.serve(&directory, "", "", "respond one");
+    let second = directory.output(&["run"]);
     assert_eq!(second.status.code(), Some(1));
     let errors = String::from_utf8(second.stderr).unwrap();
     let want = format!("listening on unix/{}: another process listens on this Unix socket", socket.text());
@@ -104,7 +104,7 @@ fn an_existing_file_at_the_path() {
     server.signal(Signal::KILL);
     drop(server);
     assert!(std::fs::exists(&socket.0).unwrap());
-    server = socket.serve(&folder, "", "", "respond two");
+    server = socket.serve(&directory, "", "", "respond two");
     assert_eq!(curl(socket.text(), &["http://localhost/"]), "two");
     drop(server);
 }
@@ -112,10 +112,10 @@ fn an_existing_file_at_the_path() {
 // Caddy, `bind`: several addresses, of any network. In the abstract namespace `@` stands for the NUL.
 #[test]
 fn several_sockets_of_one_site() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     let (one, two) = (SocketPath::new(), SocketPath::new());
     let name = format!("@causeway-site-{}", std::process::id());
-    folder.write(
+    directory.write(
         "Caddyfile",
         format!(
             "http://:0 {{\nbind unix/{} 127.0.0.1 unix/{name}\nbind unix/{}|0660\nrespond {{http.request.local.host}}\n}}\n",
@@ -123,7 +123,7 @@ fn several_sockets_of_one_site() {
             two.text()
         ),
     );
-    let server = folder.start(&["run"]);
+    let server = directory.start(&["run"]);
     assert_eq!(curl(one.text(), &["http://a.test/"]), one.text());
     assert_eq!(curl(two.text(), &["http://a.test/"]), two.text());
     assert_eq!(curl(&name, &["http://a.test/"]), name);
@@ -133,16 +133,16 @@ fn several_sockets_of_one_site() {
 // RFC 9113 §3.3 and §3.2: HTTP/2 by prior knowledge in cleartext, and by ALPN over TLS; also over a Unix socket.
 #[test]
 fn versions_and_tls() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     let socket = SocketPath::new();
-    let server = socket.serve(&folder, "", "", "respond \"{http.request.proto} {remote_host}\"");
+    let server = socket.serve(&directory, "", "", "respond \"{http.request.proto} {remote_host}\"");
     assert_eq!(curl(socket.text(), &["--http2-prior-knowledge", "http://localhost/"]), "HTTP/2.0 @");
     assert_eq!(curl(socket.text(), &["http://localhost/"]), "HTTP/1.1 @");
     drop(server);
     let site = "tls internal\nrespond \"{http.request.proto} {http.request.tls.server_name} {remote_host}\"";
     let caddyfile = format!("{{\nskip_install_trust\n}}\nhttps://a.test {{\nbind unix/{}\n{site}\n}}\n", socket.text());
-    folder.write("Caddyfile", caddyfile);
-    let _server = folder.start(&["run"]);
+    directory.write("Caddyfile", caddyfile);
+    let _server = directory.start(&["run"]);
     for (flag, want) in [("--http2", "HTTP/2.0 a.test @"), ("--http1.1", "HTTP/1.1 a.test @")] {
         assert_eq!(curl(socket.text(), &["-k", flag, "https://a.test/"]), want);
     }
@@ -152,7 +152,7 @@ fn versions_and_tls() {
 // `remote_ip` contains them.
 #[test]
 fn the_client_behind_a_proxy() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     for (options, want) in [
         ("", "outside "),
         ("servers {\ntrusted_proxies static 0.0.0.0/0\n}", "outside "),
@@ -163,7 +163,7 @@ fn the_client_behind_a_proxy() {
         let socket = SocketPath::new();
         let site = "@all remote_ip 0.0.0.0/0 ::/0\nrespond @all no\n@client client_ip 192.0.2.0/24\n\
                     respond @client \"inside {client_ip}\"\nrespond \"outside {client_ip}\"";
-        let _server = socket.serve(&folder, options, "", site);
+        let _server = socket.serve(&directory, options, "", site);
         let got = curl(socket.text(), &["-H", "X-Forwarded-For: 192.0.2.1, 192.0.2.2", "http://localhost/"]);
         assert_eq!(got, want, "{options}");
     }
@@ -172,10 +172,10 @@ fn the_client_behind_a_proxy() {
 // Caddy, listener wrapper `proxy_protocol`: "If a connection is received via Unix socket, it's trusted."
 #[test]
 fn the_proxy_protocol() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     let socket = SocketPath::new();
     let options = "servers {\nlistener_wrappers {\nproxy_protocol {\ndeny 192.0.2.0/24\n}\n}\n}";
-    let _server = socket.serve(&folder, options, "", FACTS);
+    let _server = socket.serve(&directory, options, "", FACTS);
     let request = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     for (header, want) in [
         ("PROXY TCP4 192.0.2.7 198.51.100.1 4321 80\r\n", "192.0.2.7:4321|192.0.2.7|4321|192.0.2.7|198.51.100.1:80|80"),
@@ -191,11 +191,11 @@ fn the_proxy_protocol() {
 // is added.
 #[test]
 fn forwarded_fields_over_a_unix_socket() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     for (options, want) in [("", "[] [] []"), ("servers {\ntrusted_proxies_unix\n}", "[192.0.2.1] [https] [a.test]")] {
         let (socket, inner) = (SocketPath::new(), SocketPath::new());
         let fields = "[{header.X-Forwarded-For}] [{header.X-Forwarded-Proto}] [{header.X-Forwarded-Host}]";
-        folder.write(
+        directory.write(
             "Caddyfile",
             format!(
                 "{{\n{options}\n}}\nhttp:// {{\nbind unix/{}\nreverse_proxy unix/{}\n}}\nhttp://:1 {{\nbind unix/{}\nrespond \"{fields}\"\n}}\n",
@@ -204,7 +204,7 @@ fn forwarded_fields_over_a_unix_socket() {
                 inner.text()
             ),
         );
-        let _server = folder.start(&["run"]);
+        let _server = directory.start(&["run"]);
         let forwarded =
             ["-H", "X-Forwarded-For: 192.0.2.1", "-H", "X-Forwarded-Proto: https", "-H", "X-Forwarded-Host: a.test"];
         assert_eq!(curl(socket.text(), &[&forwarded[..], &["http://b.test/"]].concat()), want, "{options}");
@@ -214,14 +214,14 @@ fn forwarded_fields_over_a_unix_socket() {
 /// A reload keeps the socket with its connections, changes the file's mode, and removes the file of a socket that it drops.
 #[test]
 fn a_reload() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     let (one, two) = (SocketPath::new(), SocketPath::new());
-    let mut server = one.serve(&folder, "", "", "respond first");
+    let mut server = one.serve(&directory, "", "", "respond first");
     let admin = format!("localhost:{}", server.admin_port());
     let mode = |path: &SocketPath| std::fs::metadata(&path.0).unwrap().permissions().mode() & 0o7777;
     let reload = |sites: &str| {
-        folder.write("Caddyfile", sites);
-        let output = folder.output(&["reload", "--address", &admin]);
+        directory.write("Caddyfile", sites);
+        let output = directory.output(&["reload", "--address", &admin]);
         String::from_utf8(output.stderr).unwrap()
     };
     let mut kept = UnixStream::connect(&one.0).unwrap();
@@ -242,7 +242,7 @@ fn a_reload() {
     // A refused load changes nothing.
     let errors =
         reload(&format!("http:// {{\nbind unix/{}|0777 unix//no/such/folder\nrespond third\n}}\n", one.text()));
-    assert!(errors.contains("listening on unix//no/such/folder: the folder /no/such does not exist"), "{errors}");
+    assert!(errors.contains("listening on unix//no/such/folder: the directory /no/such does not exist"), "{errors}");
     assert_eq!((mode(&one), mode(&two)), (0o666, 0o200));
     send_request("second");
     reload(&format!("http:// {{\nbind unix/{}|0666\nrespond fourth\n}}\n", one.text()));
@@ -254,9 +254,9 @@ fn a_reload() {
 /// No new connection fails during reloads: a listener accepts it.
 #[test]
 fn reloads_lose_no_connection() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     let socket = SocketPath::new();
-    let mut server = socket.serve(&folder, "", "", "respond hello");
+    let mut server = socket.serve(&directory, "", "", "respond hello");
     let admin = format!("localhost:{}", server.admin_port());
     let done = std::sync::atomic::AtomicBool::new(false);
     let served = std::thread::scope(|scope| {
@@ -275,8 +275,8 @@ fn reloads_lose_no_connection() {
             .collect();
         for number in 0..5 {
             let site = format!("http:// {{\nbind unix/{}\nheader X {number}\nrespond hello\n}}\n", socket.text());
-            folder.write("Caddyfile", site);
-            assert!(folder.output(&["reload", "--address", &admin]).status.success());
+            directory.write("Caddyfile", site);
+            assert!(directory.output(&["reload", "--address", &admin]).status.success());
         }
         done.store(true, Ordering::Relaxed);
         clients.into_iter().map(|client| client.join().unwrap()).sum::<u32>()
@@ -288,9 +288,9 @@ fn reloads_lose_no_connection() {
 // Origin is needed there: "Browsers do not allow access to unix sockets". An `Origin` is checked all the same.
 #[test]
 fn the_admin_api() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     let (socket, site) = (SocketPath::new(), SocketPath::new());
-    let mut server = site.serve(&folder, &format!("admin unix/{}|0660", socket.text()), "", "respond hello");
+    let mut server = site.serve(&directory, &format!("admin unix/{}|0660", socket.text()), "", "respond hello");
     let line = server.line_with("The admin API is on ");
     assert_eq!(line, format!("The admin API is on unix/{}", socket.text()));
     assert_eq!(std::fs::metadata(&socket.0).unwrap().permissions().mode() & 0o7777, 0o660);
@@ -304,7 +304,7 @@ fn the_admin_api() {
     // The commands use `--address`, the configuration or CADDY_ADMIN.
     let address = format!("unix/{}", socket.text());
     let with = |arguments: &[&str], variable: &str| {
-        let output = folder.command(arguments).env("CADDY_ADMIN", variable).output().unwrap();
+        let output = directory.command(arguments).env("CADDY_ADMIN", variable).output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{arguments:?}: {errors}");
         String::from_utf8(output.stdout).unwrap()
@@ -317,7 +317,7 @@ fn the_admin_api() {
     let port = ports::free_port();
     let configuration = |admin: &str| {
         let site = format!("http:// {{\nbind unix/{}\nrespond hello\n}}\n", site.text());
-        folder.write("Caddyfile", format!("{{\nadmin {admin}\n}}\n{site}"));
+        directory.write("Caddyfile", format!("{{\nadmin {admin}\n}}\n{site}"));
     };
     configuration(&format!("127.0.0.1:{port}"));
     with(&["reload", "--address", &address], "");
@@ -328,18 +328,18 @@ fn the_admin_api() {
     with(&["stop", "--address", &address], "");
     assert_eq!(server.status().code(), Some(0));
     assert!(!std::fs::exists(&socket.0).unwrap());
-    let gone = folder.output(&["status", "--address", &address]);
+    let gone = directory.output(&["status", "--address", &address]);
     let errors = String::from_utf8(gone.stderr).unwrap();
     assert!(errors.contains(&format!("no server listens on {address}")), "{errors}");
 }
 
 #[test]
 fn an_address_of_the_admin_api_and_a_site() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     let socket = SocketPath::new();
     let place = format!("unix/{}", socket.text());
-    folder.write("Caddyfile", format!("{{\nadmin {place}|0660\n}}\nhttp:// {{\nbind {place}\nrespond hello\n}}\n"));
-    let errors = String::from_utf8(folder.output(&["run"]).stderr).unwrap();
+    directory.write("Caddyfile", format!("{{\nadmin {place}|0660\n}}\nhttp:// {{\nbind {place}\nrespond hello\n}}\n"));
+    let errors = String::from_utf8(directory.output(&["run"]).stderr).unwrap();
     assert!(
         errors.contains(&format!("listening on {place}: the admin API is on {place}; move one of them first")),
         "{errors}"
@@ -353,12 +353,16 @@ fn behind_nginx() {
         eprintln!("skipped: nginx is not installed");
         return;
     }
-    let folder = Folder::new();
+    let directory = Directory::new();
     let socket = SocketPath::new();
-    let _server =
-        socket.serve(&folder, "servers {\ntrusted_proxies_unix\n}", "|0666", "respond \"{client_ip} {remote_host}\"");
+    let _server = socket.serve(
+        &directory,
+        "servers {\ntrusted_proxies_unix\n}",
+        "|0666",
+        "respond \"{client_ip} {remote_host}\"",
+    );
     let port = ports::free_port();
-    let here = folder.path("");
+    let here = directory.path("");
     let configuration = format!(
         "daemon off; master_process off; pid {here}/nginx.pid; error_log stderr;\nevents {{}}\nhttp {{\naccess_log off;\n\
          client_body_temp_path {here}/a; proxy_temp_path {here}/b; fastcgi_temp_path {here}/c; uwsgi_temp_path {here}/d; scgi_temp_path {here}/e;\n\
@@ -368,9 +372,9 @@ fn behind_nginx() {
         socket.text(),
         here = here.display(),
     );
-    folder.write("nginx.conf", configuration);
+    directory.write("nginx.conf", configuration);
     let mut nginx = Command::new("nginx");
-    nginx.arg("-c").arg(folder.path("nginx.conf")).arg("-p").arg(&here).stderr(Stdio::null());
+    nginx.arg("-c").arg(directory.path("nginx.conf")).arg("-p").arg(&here).stderr(Stdio::null());
     let mut nginx = nginx.spawn().unwrap();
     while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
         assert!(nginx.try_wait().unwrap().is_none(), "nginx has ended");

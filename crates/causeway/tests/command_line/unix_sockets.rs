@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use causeway_testkit::http2::{flag, kind};
 
 use crate::client::{get, send};
-use crate::process::Folder;
+use crate::process::Directory;
 
 /// A socket's path; the file is removed when dropped.
 struct SocketPath(PathBuf);
@@ -16,7 +16,7 @@ struct SocketPath(PathBuf);
 impl SocketPath {
     fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        // Not in the test's folder, whose path may be longer than a socket's.
+        // Not in the test's directory, whose path may be longer than a socket's.
         let name = format!("causeway-cli-{}-{}.sock", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         Self(std::env::temp_dir().join(name))
     }
@@ -65,8 +65,8 @@ fn an_upstream() {
          unix/{path} {{\n\t\theader_up X-Upstream \"{{upstream_hostport}} {{http.reverse_proxy.upstream.address}}\"\n\t}}\n}}\n",
         socket.0.parent().unwrap().display()
     );
-    let folder = Folder::with(&[("Caddyfile", &site)]);
-    let mut server = folder.start(&["run"]);
+    let directory = Directory::with(&[("Caddyfile", &site)]);
+    let mut server = directory.start(&["run"]);
     let seen = send(server.port(), "GET /a?b", &["Host: a.test"]).body;
     assert!(seen.starts_with("GET /a?b HTTP/1.1\r\nHost: a.test\r\n"), "{seen}");
     assert!(seen.contains(&format!("\r\nX-Upstream: {path} unix/{path}\r\n")), "{seen}");
@@ -88,8 +88,8 @@ fn an_upstream() {
 fn a_socket_that_is_absent() {
     let site =
         ":0 {\n\treverse_proxy unix//nowhere/app.sock\n\thandle_errors {\n\t\trespond \"{err.message}\"\n\t}\n}\n";
-    let folder = Folder::with(&[("Caddyfile", site)]);
-    let mut server = folder.start(&["run"]);
+    let directory = Directory::with(&[("Caddyfile", site)]);
+    let mut server = directory.start(&["run"]);
     let answer = get(server.port(), "/");
     let want = "upstream unix//nowhere/app.sock: connecting: the socket does not exist";
     assert_eq!((answer.status, &*answer.body), (502, want));
@@ -129,8 +129,8 @@ fn http2() {
         }
     });
     let site = format!(":0 {{\n\treverse_proxy unix+h2c/{}\n}}\n", socket.0.display());
-    let folder = Folder::with(&[("Caddyfile", &site)]);
-    let server = folder.start(&["run", "--workers", "1"]);
+    let directory = Directory::with(&[("Caddyfile", &site)]);
+    let server = directory.start(&["run", "--workers", "1"]);
     for _ in 0..2 {
         assert_eq!(get(server.port(), "/").body, "two");
     }

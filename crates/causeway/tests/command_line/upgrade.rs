@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::client::{connect, get};
-use crate::process::{Folder, wait_until};
+use crate::process::{Directory, wait_until};
 use crate::web_sockets::{echo_upstream, echoes, is_closed_by_frame, tunnel};
 
 /// Paths for two sockets, of the admin API and of a site; the files are removed when dropped.
@@ -24,7 +24,7 @@ impl Sockets {
     fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("causeway-up-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        // Not in the test's folder, whose path may be longer than a socket's.
+        // Not in the test's directory, whose path may be longer than a socket's.
         let path = |end: &str| std::env::temp_dir().join(format!("{name}{end}"));
         Self { admin: path(".admin"), site: path(".site") }
     }
@@ -80,26 +80,26 @@ impl Drop for Successor {
 const CLOSE: &str = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
 /// Writes a program that runs the server with other arguments.
-fn wrapper(folder: &Folder, arguments: &str) -> String {
+fn wrapper(directory: &Directory, arguments: &str) -> String {
     let program = env!("CARGO_BIN_EXE_causeway");
-    folder.write("wrapper", format!("#!/bin/sh\nexec '{program}' run {arguments}\n"));
-    let path = folder.path("wrapper");
+    directory.write("wrapper", format!("#!/bin/sh\nexec '{program}' run {arguments}\n"));
+    let path = directory.path("wrapper");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
     path.to_str().unwrap().to_owned()
 }
 
 /// Writes a program that runs the server with other arguments a second later, and writes its process id to the file `id` at once.
-fn slow_wrapper(folder: &Folder, arguments: &str) -> String {
-    let path = wrapper(folder, arguments);
+fn slow_wrapper(directory: &Directory, arguments: &str) -> String {
+    let path = wrapper(directory, arguments);
     let script = std::fs::read_to_string(&path).unwrap().replace("exec ", "echo $$ > id\nsleep 1\nexec ");
-    folder.write("wrapper", script);
+    directory.write("wrapper", script);
     path
 }
 
 /// Writes a program that starts and never serves, and writes its process id to the file `id`.
-fn sleeper(folder: &Folder) -> String {
-    folder.write("sleeper", "#!/bin/sh\necho $$ > id\nexec sleep 1000\n");
-    let path = folder.path("sleeper");
+fn sleeper(directory: &Directory) -> String {
+    directory.write("sleeper", "#!/bin/sh\necho $$ > id\nexec sleep 1000\n");
+    let path = directory.path("sleeper");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
     path.to_str().unwrap().to_owned()
 }
@@ -122,9 +122,9 @@ fn send_request(stream: &mut TcpStream) -> std::io::Result<bool> {
 /// tunnels, which last until the grace period is over.
 #[test]
 fn under_load() {
-    let (folder, sockets) = (Folder::new(), Sockets::new());
+    let (directory, sockets) = (Directory::new(), Sockets::new());
     let upstream = echo_upstream();
-    folder.write(
+    directory.write(
         "Caddyfile",
         format!(
             "{{\nadmin {}\ngrace_period 4s\n}}\nhttp://:0 {{\nbind 127.0.0.1 unix/{}\nreverse_proxy /ws 127.0.0.1:{upstream}\nrespond / hello\n}}\n",
@@ -132,7 +132,7 @@ fn under_load() {
             sockets.site.display()
         ),
     );
-    let server = folder.start(&["run", "--workers", "2", "--pidfile", "pid"]);
+    let server = directory.start(&["run", "--workers", "2", "--pidfile", "pid"]);
     let port = server.port();
     let mut tunnels: Vec<_> = (0..100).map(|_| tunnel(port)).collect();
     let done = AtomicBool::new(false);
@@ -174,8 +174,8 @@ fn under_load() {
         // As many workers, then fewer, then more.
         let mut successors = Vec::new();
         for workers in ["2", "1", "3"] {
-            let binary = wrapper(&folder, &format!("--workers {workers} --pidfile pid"));
-            let output = folder.output(&["upgrade", "--binary", &binary, "--address", &sockets.address()]);
+            let binary = wrapper(&directory, &format!("--workers {workers} --pidfile pid"));
+            let output = directory.output(&["upgrade", "--binary", &binary, "--address", &sockets.address()]);
             successors.push(Successor::of(&output));
             assert!(successors.last().unwrap().arguments().contains(&format!("--workers {workers} ")));
             std::thread::sleep(Duration::from_millis(200));
@@ -186,18 +186,18 @@ fn under_load() {
     });
     println!("{served} requests");
     let last = successors.last().unwrap();
-    assert_eq!(std::fs::read_to_string(folder.path("pid")).unwrap(), format!("{}\n", last.0));
+    assert_eq!(std::fs::read_to_string(directory.path("pid")).unwrap(), format!("{}\n", last.0));
     // The former process ends, its tunnels with it, and leaves the files to the last one.
     assert_eq!(server.status().code(), Some(0));
     assert!(tunnels.iter_mut().all(is_closed_by_frame));
-    assert!(folder.path("pid").exists() && sockets.admin.exists() && sockets.site.exists());
+    assert!(directory.path("pid").exists() && sockets.admin.exists() && sockets.site.exists());
     let mut text = String::new();
     let mut stream = UnixStream::connect(&sockets.site).unwrap();
     stream.write_all(CLOSE.as_bytes()).unwrap();
     stream.read_to_string(&mut text).unwrap();
     assert!(text.ends_with("hello"), "{text}");
-    assert!(folder.output(&["stop", "--address", &sockets.address()]).status.success());
-    while sockets.admin.exists() || folder.path("pid").exists() {
+    assert!(directory.output(&["stop", "--address", &sockets.address()]).status.success());
+    while sockets.admin.exists() || directory.path("pid").exists() {
         std::thread::sleep(Duration::from_millis(5));
     }
     assert!(!sockets.site.exists());
@@ -206,31 +206,31 @@ fn under_load() {
 /// A program that does not serve leaves the server as it was; the command and the log have the reason.
 #[test]
 fn a_program_that_does_not_serve() {
-    let (folder, sockets) = (Folder::new(), Sockets::new());
-    folder.write(
+    let (directory, sockets) = (Directory::new(), Sockets::new());
+    directory.write(
         "Caddyfile",
         format!("{{\nadmin {}\n}}\nhttp://:0 {{\nbind 127.0.0.1\nrespond hello\n}}\n", sockets.address()),
     );
-    let mut server = folder.start(&["run", "--workers", "1", "--pidfile", "pid"]);
-    let missing = folder.path("missing");
+    let mut server = directory.start(&["run", "--workers", "1", "--pidfile", "pid"]);
+    let missing = directory.path("missing");
     let missing = missing.to_str().unwrap();
-    let unknown_flag = wrapper(&folder, "--no-such-flag");
+    let unknown_flag = wrapper(&directory, "--no-such-flag");
     for (binary, want) in [
         ("/bin/true", "/bin/true: the new process ended before it served (exit status: 0)".to_owned()),
         (missing, format!("{missing}: starting the new process: No such file or directory (os error 2)")),
         (&unknown_flag, format!("{unknown_flag}: the new process ended before it served (exit status: 1)")),
     ] {
-        let output = folder.output(&["upgrade", "--binary", binary, "--address", &sockets.address()]);
+        let output = directory.output(&["upgrade", "--binary", binary, "--address", &sockets.address()]);
         let errors = String::from_utf8(output.stderr).unwrap();
         let place = sockets.address();
         assert_eq!(errors, format!("Error: the server on {place} continues to serve: {want} (HTTP 500)\n"));
         server.line_with(&format!("the upgrade failed; this process continues to serve: {want}"));
         assert_eq!(get(server.port(), "/").body, "hello");
-        assert_eq!(std::fs::read_to_string(folder.path("pid")).unwrap(), format!("{}\n", server.pid()));
+        assert_eq!(std::fs::read_to_string(directory.path("pid")).unwrap(), format!("{}\n", server.pid()));
     }
     // A program that begins to serve, but cannot: the reason is its own. The environment lacks the file that `--envfile` names.
-    let failing = wrapper(&folder, "--envfile missing");
-    let output = folder.output(&["upgrade", "--binary", &failing, "--address", &sockets.address()]);
+    let failing = wrapper(&directory, "--envfile missing");
+    let output = directory.output(&["upgrade", "--binary", &failing, "--address", &sockets.address()]);
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(errors.contains("the new process does not serve: ") && errors.contains("missing"), "{errors}");
     assert_eq!(get(server.port(), "/").body, "hello");
@@ -240,20 +240,20 @@ fn a_program_that_does_not_serve() {
 /// SIGTERM during an upgrade stops the server, and no other process remains. Until then the server answers, and so does its API.
 #[test]
 fn a_stop_during_an_upgrade() {
-    let (folder, sockets) = (Folder::new(), Sockets::new());
-    folder.write(
+    let (directory, sockets) = (Directory::new(), Sockets::new());
+    directory.write(
         "Caddyfile",
         format!("{{\nadmin {}\n}}\nhttp://:0 {{\nbind 127.0.0.1\nrespond hello\n}}\n", sockets.address()),
     );
-    let mut server = folder.start(&["run"]);
-    let sleeper = sleeper(&folder);
+    let mut server = directory.start(&["run"]);
+    let sleeper = sleeper(&directory);
     let output = std::thread::scope(|scope| {
-        let upgrade = || folder.output(&["upgrade", "--binary", &sleeper, "--address", &sockets.address()]);
+        let upgrade = || directory.output(&["upgrade", "--binary", &sleeper, "--address", &sockets.address()]);
         let upgrade = scope.spawn(upgrade);
-        while !std::fs::read_to_string(folder.path("id")).is_ok_and(|id| id.ends_with('\n')) {
+        while !std::fs::read_to_string(directory.path("id")).is_ok_and(|id| id.ends_with('\n')) {
             std::thread::sleep(Duration::from_millis(5));
         }
-        assert!(folder.output(&["status", "--address", &sockets.address()]).status.success());
+        assert!(directory.output(&["status", "--address", &sockets.address()]).status.success());
         assert_eq!(get(server.port(), "/").body, "hello");
         server.signal(Signal::TERM);
         upgrade.join().unwrap()
@@ -263,7 +263,7 @@ fn a_stop_during_an_upgrade() {
     let errors = String::from_utf8(output.stderr).unwrap();
     let want = format!("Error: the server on {}: the server was stopped meanwhile (HTTP 409)\n", sockets.address());
     assert_eq!(errors, want);
-    let id = std::fs::read_to_string(folder.path("id")).unwrap();
+    let id = std::fs::read_to_string(directory.path("id")).unwrap();
     assert!(!std::fs::exists(format!("/proc/{}", id.trim())).unwrap());
 }
 
@@ -271,16 +271,16 @@ fn a_stop_during_an_upgrade() {
 #[test]
 fn a_forced_end_during_an_upgrade() {
     for signals in [&[Signal::QUIT][..], &[Signal::TERM, Signal::INT]] {
-        let (folder, sockets) = (Folder::new(), Sockets::new());
-        folder.write(
+        let (directory, sockets) = (Directory::new(), Sockets::new());
+        directory.write(
             "Caddyfile",
             format!("{{\nadmin {}\n}}\nhttp://:0 {{\nbind 127.0.0.1\nrespond hello\n}}\n", sockets.address()),
         );
-        let server = folder.start(&["run"]);
-        let sleeper = sleeper(&folder);
+        let server = directory.start(&["run"]);
+        let sleeper = sleeper(&directory);
         let next = std::thread::scope(|scope| {
-            scope.spawn(|| folder.output(&["upgrade", "--binary", &sleeper, "--address", &sockets.address()]));
-            let id = || std::fs::read_to_string(folder.path("id")).ok()?.strip_suffix('\n')?.parse().ok();
+            scope.spawn(|| directory.output(&["upgrade", "--binary", &sleeper, "--address", &sockets.address()]));
+            let id = || std::fs::read_to_string(directory.path("id")).ok()?.strip_suffix('\n')?.parse().ok();
             wait_until("the other process has started", || id().is_some());
             signals.iter().for_each(|signal| server.signal(*signal));
             Successor(id().unwrap())
@@ -298,17 +298,17 @@ fn a_forced_end_during_an_upgrade() {
 #[test]
 fn a_launcher_that_is_killed() {
     for is_stopped in [false, true] {
-        let (folder, sockets) = (Folder::new(), Sockets::new());
-        folder.write(
+        let (directory, sockets) = (Directory::new(), Sockets::new());
+        directory.write(
             "Caddyfile",
             format!("{{\nadmin {}\n}}\nhttp://:0 {{\nbind 127.0.0.1\nrespond hello\n}}\n", sockets.address()),
         );
-        let server = folder.start(&["run"]);
-        let binary = if is_stopped { sleeper(&folder) } else { slow_wrapper(&folder, "") };
+        let server = directory.start(&["run"]);
+        let binary = if is_stopped { sleeper(&directory) } else { slow_wrapper(&directory, "") };
         let (output, next) = std::thread::scope(|scope| {
             let upgrade =
-                scope.spawn(|| folder.output(&["upgrade", "--binary", &binary, "--address", &sockets.address()]));
-            let id = || std::fs::read_to_string(folder.path("id")).ok()?.strip_suffix('\n')?.parse().ok();
+                scope.spawn(|| directory.output(&["upgrade", "--binary", &binary, "--address", &sockets.address()]));
+            let id = || std::fs::read_to_string(directory.path("id")).ok()?.strip_suffix('\n')?.parse().ok();
             wait_until("the other process has started", || id().is_some());
             let next = Successor(id().unwrap());
             let status = std::fs::read_to_string(format!("/proc/{}/status", next.0)).unwrap();
@@ -336,8 +336,8 @@ fn a_launcher_that_is_killed() {
 fn a_deep_configuration() {
     let (open, close) = ("handle {\n".repeat(31), "}\n".repeat(31));
     let caddyfile = format!("http://:0 {{\nbind 127.0.0.1\n{open}respond hello\n{close}}}\n");
-    let folder = Folder::with(&[("Caddyfile", &*caddyfile)]);
-    let mut server = folder.start(&["run"]);
+    let directory = Directory::with(&[("Caddyfile", &*caddyfile)]);
+    let mut server = directory.start(&["run"]);
     let port = server.port();
     server.signal(Signal::USR2);
     let line = server.line_with(" serves now; ");
@@ -345,7 +345,7 @@ fn a_deep_configuration() {
     assert_eq!(server.status().code(), Some(0));
     assert_eq!(get(port, "/").body, "hello");
     drop(next);
-    let server = folder.start(&["run", "--resume"]);
+    let server = directory.start(&["run", "--resume"]);
     assert_eq!(get(server.port(), "/").body, "hello");
 }
 
@@ -353,30 +353,30 @@ fn a_deep_configuration() {
 /// file of the process id is the other one's then.
 #[test]
 fn a_configuration_change_during_an_upgrade() {
-    let (folder, sockets) = (Folder::new(), Sockets::new());
-    folder.write(
+    let (directory, sockets) = (Directory::new(), Sockets::new());
+    directory.write(
         "Caddyfile",
         format!(
             "{{\nadmin {}\ngrace_period 60s\n}}\nhttp://:0 {{\nbind 127.0.0.1\nrespond hello\n}}\n",
             sockets.address()
         ),
     );
-    let server = folder.start(&["run", "--pidfile", "pid"]);
+    let server = directory.start(&["run", "--pidfile", "pid"]);
     // The former process waits for the next request of this connection.
     let mut kept = connect(server.port());
     assert!(send_request(&mut kept).unwrap());
-    let slow = slow_wrapper(&folder, "--pidfile pid");
+    let slow = slow_wrapper(&directory, "--pidfile pid");
     std::thread::scope(|scope| {
         let upgrade = scope.spawn(|| {
-            let output = folder.output(&["upgrade", "--binary", &slow, "--address", &sockets.address()]);
-            (output, std::fs::read_to_string(folder.path("pid")).unwrap())
+            let output = directory.output(&["upgrade", "--binary", &slow, "--address", &sockets.address()]);
+            (output, std::fs::read_to_string(directory.path("pid")).unwrap())
         });
-        while !std::fs::read_to_string(folder.path("id")).is_ok_and(|id| id.ends_with('\n')) {
+        while !std::fs::read_to_string(directory.path("id")).is_ok_and(|id| id.ends_with('\n')) {
             std::thread::sleep(Duration::from_millis(5));
         }
-        let changed = std::fs::read_to_string(folder.path("Caddyfile")).unwrap().replace("hello", "changed");
-        folder.write("Caddyfile", changed);
-        let reload = folder.output(&["reload", "--force", "--address", &sockets.address()]);
+        let changed = std::fs::read_to_string(directory.path("Caddyfile")).unwrap().replace("hello", "changed");
+        directory.write("Caddyfile", changed);
+        let reload = directory.output(&["reload", "--force", "--address", &sockets.address()]);
         assert!(reload.status.success(), "{}", String::from_utf8_lossy(&reload.stderr));
         assert_eq!(get(server.port(), "/").body, "changed");
         let (output, id) = upgrade.join().unwrap();
@@ -390,22 +390,23 @@ fn a_configuration_change_during_an_upgrade() {
 #[test]
 fn a_reload_signal_during_an_upgrade() {
     for arguments in ["", "--no-such-flag"] {
-        let (folder, sockets) = (Folder::new(), Sockets::new());
+        let (directory, sockets) = (Directory::new(), Sockets::new());
         let write = |body: &str| {
             let options = format!("admin {}\ngrace_period 60s", sockets.address());
-            folder.write("Caddyfile", format!("{{\n{options}\n}}\nhttp://:0 {{\nbind 127.0.0.1\nrespond {body}\n}}\n"));
+            directory
+                .write("Caddyfile", format!("{{\n{options}\n}}\nhttp://:0 {{\nbind 127.0.0.1\nrespond {body}\n}}\n"));
         };
         write("hello");
-        let server = folder.start(&["run"]);
+        let server = directory.start(&["run"]);
         let port = server.port();
         // The former process waits for the next request of this connection.
         let mut kept = connect(port);
         assert!(send_request(&mut kept).unwrap());
-        let slow = slow_wrapper(&folder, arguments);
+        let slow = slow_wrapper(&directory, arguments);
         let output = std::thread::scope(|scope| {
             let upgrade =
-                scope.spawn(|| folder.output(&["upgrade", "--binary", &slow, "--address", &sockets.address()]));
-            wait_until("the other process has started", || folder.path("id").exists());
+                scope.spawn(|| directory.output(&["upgrade", "--binary", &slow, "--address", &sockets.address()]));
+            wait_until("the other process has started", || directory.path("id").exists());
             write("changed");
             server.signal(Signal::USR1);
             upgrade.join().unwrap()
@@ -423,19 +424,19 @@ fn a_reload_signal_during_an_upgrade() {
 /// An upgrade that waits for another one is sent to the new process as soon as that serves, which hands over in its turn.
 #[test]
 fn an_upgrade_during_an_upgrade() {
-    let (folder, sockets) = (Folder::new(), Sockets::new());
-    folder.write(
+    let (directory, sockets) = (Directory::new(), Sockets::new());
+    directory.write(
         "Caddyfile",
         format!("{{\nadmin {}\n}}\nhttp://:0 {{\nbind 127.0.0.1\nrespond hello\n}}\n", sockets.address()),
     );
-    let server = folder.start(&["run"]);
-    let slow = slow_wrapper(&folder, "");
+    let server = directory.start(&["run"]);
+    let slow = slow_wrapper(&directory, "");
     let (first, second) = std::thread::scope(|scope| {
-        let first = scope.spawn(|| folder.output(&["upgrade", "--binary", &slow, "--address", &sockets.address()]));
-        while !std::fs::read_to_string(folder.path("id")).is_ok_and(|id| id.ends_with('\n')) {
+        let first = scope.spawn(|| directory.output(&["upgrade", "--binary", &slow, "--address", &sockets.address()]));
+        while !std::fs::read_to_string(directory.path("id")).is_ok_and(|id| id.ends_with('\n')) {
             std::thread::sleep(Duration::from_millis(5));
         }
-        let second = Successor::of(&folder.output(&["upgrade", "--address", &sockets.address()]));
+        let second = Successor::of(&directory.output(&["upgrade", "--address", &sockets.address()]));
         (Successor::of(&first.join().unwrap()), second)
     });
     assert_ne!(first.0, second.0);
@@ -445,8 +446,8 @@ fn an_upgrade_during_an_upgrade() {
 /// The running configuration counts, also if the API has loaded it, and if the file has a mistake meanwhile.
 #[test]
 fn the_running_configuration() {
-    let folder = Folder::with(&[("Caddyfile", "http://:0 {\nbind 127.0.0.1\nrespond first\n}\n")]);
-    let mut server = folder.start(&["run"]);
+    let directory = Directory::with(&[("Caddyfile", "http://:0 {\nbind 127.0.0.1\nrespond first\n}\n")]);
+    let mut server = directory.start(&["run"]);
     let admin = server.admin_port();
     let config = format!(
         r#"{{"apps":{{"http":{{"servers":{{"s":{{"@id":"it","listen":["127.0.0.1:{}"],"routes":[{{"handle":[{{"handler":"static_response","body":"hello"}}]}}]}}}}}}}}}}"#,
@@ -459,13 +460,13 @@ fn the_running_configuration() {
         &config,
     );
     assert_eq!(loaded.status, 200, "{}", loaded.body);
-    folder.write("Caddyfile", "{{{");
+    directory.write("Caddyfile", "{{{");
     // Over TCP the server's own program only: any user of the machine may connect to a port.
     let address = format!("localhost:{admin}");
-    let refused = folder.output(&["upgrade", "--binary", "/bin/true", "--address", &address]);
+    let refused = directory.output(&["upgrade", "--binary", "/bin/true", "--address", &address]);
     let errors = String::from_utf8(refused.stderr).unwrap();
     assert!(errors.contains("binary: expected a request over a Unix socket"), "{errors}");
-    let next = Successor::of(&folder.output(&["upgrade", "--address", &address]));
+    let next = Successor::of(&directory.output(&["upgrade", "--address", &address]));
     // The admin API is on the port that the system has chosen for the former process.
     assert_eq!(get(server.port(), "/").body, "hello");
     let at_id = crate::client::send(admin, "GET /id/it/listen", &[&format!("Host: localhost:{admin}")]);
@@ -479,13 +480,13 @@ fn the_running_configuration() {
 /// SIGUSR2, and a server that follows its file: the next process follows it too.
 #[test]
 fn a_signal() {
-    let folder = Folder::with(&[("Caddyfile", "http://:0 {\nbind 127.0.0.1\nrespond first\n}\n")]);
-    let mut server = folder.start(&["run", "--pidfile", "pid"]);
+    let directory = Directory::with(&[("Caddyfile", "http://:0 {\nbind 127.0.0.1\nrespond first\n}\n")]);
+    let mut server = directory.start(&["run", "--pidfile", "pid"]);
     let port = server.port();
     server.signal(Signal::USR2);
     let line = server.line_with(" serves now; requests of this process have 10 s to end");
     let next = Successor::of_line(&line);
-    folder.write("Caddyfile", format!("http://:{port} {{\nbind 127.0.0.1\nrespond second\n}}\n"));
+    directory.write("Caddyfile", format!("http://:{port} {{\nbind 127.0.0.1\nrespond second\n}}\n"));
     kill_process(next.pid(), Signal::USR1).unwrap();
     server.line_with("SIGUSR1: reloading Caddyfile");
     while get(port, "/").body != "second" {
@@ -497,8 +498,8 @@ fn a_signal() {
 /// standard input.
 #[test]
 fn a_generated_configuration() {
-    let folder = Folder::new();
-    let mut server = folder.start(&["respond", "--listen", "127.0.0.1:0", "--status", "201"]);
+    let directory = Directory::new();
+    let mut server = directory.start(&["respond", "--listen", "127.0.0.1:0", "--status", "201"]);
     let port = server.port();
     server.signal(Signal::USR2);
     let line = server.line_with(" serves now; ");

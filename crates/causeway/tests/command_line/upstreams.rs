@@ -10,24 +10,24 @@ use causeway_testkit::ports::free_port;
 use serde_json::{Value, json};
 
 use crate::client::{connect, get, send, send_body};
-use crate::process::{Folder, ServerProcess};
+use crate::process::{Directory, ServerProcess};
 
 /// Timeout after which a test fails instead of hanging.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Starts an upstream that responds with its name.
-fn upstream(folder: &Folder, name: &str, port: u16) -> ServerProcess {
+fn upstream(directory: &Directory, name: &str, port: u16) -> ServerProcess {
     let file = format!("{name}/Caddyfile");
-    folder.write(&file, format!("http://:{port} {{\n\tbind 127.0.0.1\n\trespond {name}\n}}\n"));
-    folder.start(&["run", "--config", &file])
+    directory.write(&file, format!("http://:{port} {{\n\tbind 127.0.0.1\n\trespond {name}\n}}\n"));
+    directory.start(&["run", "--config", &file])
 }
 
-fn proxy(folder: &Folder, upstreams: [u16; 2], options: &str) -> ServerProcess {
+fn proxy(directory: &Directory, upstreams: [u16; 2], options: &str) -> ServerProcess {
     let [a, b] = upstreams;
     let site =
         format!("http://:0 {{\n\tbind 127.0.0.1\n\treverse_proxy 127.0.0.1:{a} 127.0.0.1:{b} {{\n{options}\n}}\n}}\n");
-    folder.write("Caddyfile", site);
-    folder.start(&["run", "--workers", "2"])
+    directory.write("Caddyfile", site);
+    directory.start(&["run", "--workers", "2"])
 }
 
 #[track_caller]
@@ -53,11 +53,11 @@ fn a_response_of_many_header_lines() {
             stream.write_all(head.as_bytes()).unwrap();
         }
     });
-    let folder = Folder::with(&[(
+    let directory = Directory::with(&[(
         "Caddyfile",
         &*format!("http://:0 {{\n\tbind 127.0.0.1\n\treverse_proxy 127.0.0.1:{port}\n}}\n"),
     )]);
-    let server = folder.start(&["run"]);
+    let server = directory.start(&["run"]);
     let response = get(server.port(), "/");
     let values = response.field("A").unwrap_or_default();
     assert_eq!((response.status, &*response.body, values.matches('b').count()), (200, "hi", 500));
@@ -82,8 +82,8 @@ fn a_response_head_longer_than_a_request_may_have() {
     let proxy = format!(
         "reverse_proxy 127.0.0.1:{port} {{\n\t\ttransport http {{\n\t\t\tmax_response_header 512KiB\n\t\t}}\n\t}}"
     );
-    let folder = Folder::with(&[("Caddyfile", &*format!("http://:0 {{\n\tbind 127.0.0.1\n\t{proxy}\n}}\n"))]);
-    let server = folder.start(&["run"]);
+    let directory = Directory::with(&[("Caddyfile", &*format!("http://:0 {{\n\tbind 127.0.0.1\n\t{proxy}\n}}\n"))]);
+    let server = directory.start(&["run"]);
     for bytes in [33_000, 200_000] {
         let response = get(server.port(), "/");
         let length = response.field("A").map(|value| value.len());
@@ -95,9 +95,9 @@ fn a_response_head_longer_than_a_request_may_have() {
 // Caddy, `round_robin`: each upstream in turn, whichever worker has the client's connection.
 #[test]
 fn each_in_turn() {
-    let (folder, ports) = (Folder::new(), [free_port(), free_port()]);
-    let _upstreams = [upstream(&folder, "a", ports[0]), upstream(&folder, "b", ports[1])];
-    let server = proxy(&folder, ports, "lb_policy round_robin");
+    let (directory, ports) = (Directory::new(), [free_port(), free_port()]);
+    let _upstreams = [upstream(&directory, "a", ports[0]), upstream(&directory, "b", ports[1])];
+    let server = proxy(&directory, ports, "lb_policy round_robin");
     let names: Vec<_> = (0..40).map(|_| get(server.port(), "/").body).collect();
     assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
 }
@@ -105,10 +105,10 @@ fn each_in_turn() {
 // Caddy, `lb_retries` and `fail_duration`: of two upstreams one is killed under load and returns. No client sees a failure.
 #[test]
 fn an_upstream_that_is_killed_under_load() {
-    let (folder, ports) = (Folder::new(), [free_port(), free_port()]);
-    let first = upstream(&folder, "a", ports[0]);
-    let _second = upstream(&folder, "b", ports[1]);
-    let server = proxy(&folder, ports, "lb_policy round_robin\nlb_retries 2\nfail_duration 200ms");
+    let (directory, ports) = (Directory::new(), [free_port(), free_port()]);
+    let first = upstream(&directory, "a", ports[0]);
+    let _second = upstream(&directory, "b", ports[1]);
+    let server = proxy(&directory, ports, "lb_policy round_robin\nlb_retries 2\nfail_duration 200ms");
     let (port, is_over) = (server.port(), AtomicBool::new(false));
     let of = |name: &str| get(port, "/").body == name;
     std::thread::scope(|scope| {
@@ -132,7 +132,7 @@ fn an_upstream_that_is_killed_under_load() {
         while begun.elapsed() < Duration::from_millis(700) {
             assert!(of("b"));
         }
-        let _first = upstream(&folder, "a", ports[0]);
+        let _first = upstream(&directory, "a", ports[0]);
         until("the first upstream responds again", || of("a"));
         is_over.store(true, Ordering::Relaxed);
         assert!(clients.into_iter().all(|client| client.join().unwrap() > 0));
@@ -142,10 +142,10 @@ fn an_upstream_that_is_killed_under_load() {
 // Caddy, `health_uri`: an upstream that fails its checks gets no requests, without a client noticing, until it passes again.
 #[test]
 fn an_upstream_that_is_checked() {
-    let (folder, ports) = (Folder::new(), [free_port(), free_port()]);
-    let first = upstream(&folder, "a", ports[0]);
-    let _second = upstream(&folder, "b", ports[1]);
-    let mut server = proxy(&folder, ports, "lb_policy first\nhealth_uri /\nhealth_interval 50ms\nhealth_timeout 5s");
+    let (directory, ports) = (Directory::new(), [free_port(), free_port()]);
+    let first = upstream(&directory, "a", ports[0]);
+    let _second = upstream(&directory, "b", ports[1]);
+    let mut server = proxy(&directory, ports, "lb_policy first\nhealth_uri /\nhealth_interval 50ms\nhealth_timeout 5s");
     let (port, admin) = (server.port(), server.admin_port());
     assert_eq!(get(port, "/").body, "a");
     drop(first);
@@ -160,7 +160,7 @@ fn an_upstream_that_is_checked() {
     let metrics = send_request("/metrics");
     let metric = format!("caddy_reverse_proxy_upstreams_healthy{{upstream=\"{address}\"}} 0");
     assert!(metrics.contains(&metric), "{metrics}");
-    let _first = upstream(&folder, "a", ports[0]);
+    let _first = upstream(&directory, "a", ports[0]);
     server.line_with("an upstream is healthy again");
     assert_eq!(get(port, "/").body, "a");
 }
@@ -168,14 +168,14 @@ fn an_upstream_that_is_checked() {
 // Caddy, `lb_try_duration`: a request waits for an upstream that is being restarted.
 #[test]
 fn a_request_that_waits_for_its_upstream() {
-    let (folder, ports) = (Folder::new(), [free_port(), free_port()]);
-    let server = proxy(&folder, ports, "lb_try_duration 15s\nlb_try_interval 20ms");
+    let (directory, ports) = (Directory::new(), [free_port(), free_port()]);
+    let server = proxy(&directory, ports, "lb_try_duration 15s\nlb_try_interval 20ms");
     let port = server.port();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| get(port, "/"));
         std::thread::sleep(Duration::from_millis(200));
         assert!(!waiting.is_finished());
-        let _first = upstream(&folder, "a", ports[0]);
+        let _first = upstream(&directory, "a", ports[0]);
         assert_eq!(waiting.join().unwrap().body, "a");
     });
 }
@@ -218,14 +218,14 @@ impl CountingUpstream {
 // after a reload. After the trip a request probes the upstream: a failure opens the breaker again, a success closes it.
 #[test]
 fn a_circuit_breaker() {
-    let (folder, upstream) = (Folder::new(), CountingUpstream::start());
+    let (directory, upstream) = (Directory::new(), CountingUpstream::start());
     let address = format!("127.0.0.1:{}", upstream.port);
     let site = |trip: &str| {
         let breaker = format!("error_ratio 0.5\nmin_requests 10\nwindow 1h\ntrip_duration {trip}");
         format!("http://:0 {{\nbind 127.0.0.1\nreverse_proxy {address} {{\ncircuit_breaker {{\n{breaker}\n}}\n}}\n}}\n")
     };
-    folder.write("Caddyfile", site("1h"));
-    let mut server = folder.start(&["run", "--workers", "2"]);
+    directory.write("Caddyfile", site("1h"));
+    let mut server = directory.start(&["run", "--workers", "2"]);
     let (port, admin) = (server.port(), server.admin_port());
     let host = format!("Host: localhost:{admin}");
     let send_request = |path: &str| send(admin, &format!("GET {path}"), &[&host]).body;
@@ -274,14 +274,14 @@ fn a_circuit_breaker() {
 fn one_request_for_each_connection() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let upstream = listener.local_addr().unwrap();
-    let folder = Folder::with(&[(
+    let directory = Directory::with(&[(
         "Caddyfile",
         &format!(
             "{{\n\tadmin off\n}}\n:0 {{\n\tbind 127.0.0.1\n\treverse_proxy {upstream} {{\n\t\ttransport http {{\n\t\t\tkeepalive off\n\t\t\tread_timeout \
              3s\n\t\t}}\n\t}}\n}}\n"
         ),
     )]);
-    let server = folder.start(&["run"]);
+    let server = directory.start(&["run"]);
     let heads = std::thread::spawn(move || {
         let mut heads = Vec::new();
         for response in ["HTTP/1.1 204 No Content\r\n\r\n", ""] {
@@ -309,7 +309,7 @@ fn one_request_for_each_connection() {
 // second one. Without a second one the rest of the body is discarded, and the connection serves the next request.
 #[test]
 fn a_body_after_an_upstream_that_cannot_be_reached() {
-    let folder = Folder::with(&[(
+    let directory = Directory::with(&[(
         "Caddyfile",
         "{\n\tadmin off\n}\n:0 {\n\tbind 127.0.0.1\n\thandle /second {\n\t\trespond \"{http.request.body}\"\n\t}\n\
          \thandle /fallback {\n\t\treverse_proxy 127.0.0.1:1\n\t}\n\
@@ -323,7 +323,7 @@ fn a_body_after_an_upstream_that_cannot_be_reached() {
          \thandle_errors {\n\t\t@fallback path /fallback /retries /fastcgi /root\n\t\thandle @fallback {\n\t\t\trewrite /second\n\
          \t\t\treverse_proxy {http.request.local}\n\t\t}\n\t}\n}\n",
     )]);
-    let server = folder.start(&["run"]);
+    let server = directory.start(&["run"]);
     let body = "0123456789".repeat(10_000);
     for path in ["/fallback", "/retries", "/root"] {
         let answer = send_body(server.port(), &format!("POST {path}"), &["Host: localhost"], &body);

@@ -7,7 +7,7 @@ use causeway_testkit::ports::free_port;
 use rustix::process::Signal;
 
 use crate::client::{connect, send, send_body};
-use crate::process::Folder;
+use crate::process::Directory;
 
 /// An upstream that switches protocols and echoes, as a WebSocket's does.
 pub(crate) fn echo_upstream() -> u16 {
@@ -71,14 +71,14 @@ fn at_a_stop() {
     for (grace, delay, waits) in
         [("1h", "", false), ("1h", "stream_close_delay 1s", true), ("1s", "stream_close_delay 1h", true)]
     {
-        let folder = Folder::with(&[(
+        let directory = Directory::with(&[(
             "Caddyfile",
             &format!(
                 "{{\n\tadmin off\n\tgrace_period {grace}\n}}\n:0 {{\n\tbind 127.0.0.1\n\treverse_proxy 127.0.0.1:{upstream} \
                  {{\n\t\t{delay}\n\t}}\n}}\n"
             ),
         )]);
-        let server = folder.start(&["run"]);
+        let server = directory.start(&["run"]);
         let mut stream = tunnel(server.port());
         assert!(echoes(&mut stream));
         server.signal(Signal::TERM);
@@ -92,7 +92,7 @@ fn at_a_stop() {
 #[test]
 fn after_forward_auth() {
     let upstream = echo_upstream();
-    let folder = Folder::with(&[(
+    let directory = Directory::with(&[(
         "Caddyfile",
         &format!(
             "{{\n\tadmin off\n}}\n:0 {{\n\tbind 127.0.0.1\n\thandle /auth {{\n\t\t@out header Cookie out\n\t\trespond @out 401\n\t\trespond \
@@ -100,7 +100,7 @@ fn after_forward_auth() {
              127.0.0.1:{upstream}\n\t}}\n}}\n"
         ),
     )]);
-    let server = folder.start(&["run"]);
+    let server = directory.start(&["run"]);
     let mut stream = tunnel(server.port());
     for _ in 0..3 {
         assert!(echoes(&mut stream));
@@ -121,14 +121,14 @@ fn of_the_upstream_of_error_routes() {
         }
     });
     for first in [free_port(), closing] {
-        let folder = Folder::with(&[(
+        let directory = Directory::with(&[(
             "Caddyfile",
             &format!(
                 "{{\n\tadmin off\n}}\n:0 {{\n\tbind 127.0.0.1\n\treverse_proxy 127.0.0.1:{first}\n\thandle_errors {{\n\t\treverse_proxy \
                  127.0.0.1:{upstream}\n\t}}\n}}\n"
             ),
         )]);
-        let server = folder.start(&["run"]);
+        let server = directory.start(&["run"]);
         assert!(echoes(&mut tunnel(server.port())));
     }
 }
@@ -137,7 +137,7 @@ fn of_the_upstream_of_error_routes() {
 #[test]
 fn of_a_second_upstream() {
     let upstream = echo_upstream();
-    let folder = Folder::with(&[(
+    let directory = Directory::with(&[(
         "Caddyfile",
         &format!(
             "{{\n\tadmin off\n}}\n:0 {{\n\tbind 127.0.0.1\n\thandle /none {{\n\t\trespond 404\n\t}}\n\thandle {{\n\t\treverse_proxy \
@@ -145,7 +145,7 @@ fn of_a_second_upstream() {
              127.0.0.1:{upstream}\n\t\t\t}}\n\t\t}}\n\t}}\n}}\n"
         ),
     )]);
-    let server = folder.start(&["run"]);
+    let server = directory.start(&["run"]);
     assert!(echoes(&mut tunnel(server.port())));
 }
 
@@ -156,14 +156,14 @@ fn after_content() {
     let upstream = echo_upstream();
     for option in ["", "header X-Body \"<{http.request.body}>\"", "request_buffers 1KiB"] {
         let (site, proxy) = if option.starts_with("request") { ("", option) } else { (option, "") };
-        let folder = Folder::with(&[(
+        let directory = Directory::with(&[(
             "Caddyfile",
             &format!(
                 "{{\n\tadmin off\n}}\n:0 {{\n\tbind 127.0.0.1\n\t{site}\n\trequest_body {{\n\t\tmax_size 4\n\t}}\n\treverse_proxy \
                  127.0.0.1:{upstream} {{\n\t\t{proxy}\n\t}}\n}}\n"
             ),
         )]);
-        let server = folder.start(&["run"]);
+        let server = directory.start(&["run"]);
         let mut stream = connect(server.port());
         let head = "POST /exec HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 4\r\n\r\n";
         // Bytes of the other protocol may follow before the response.
@@ -183,7 +183,7 @@ fn after_content() {
 // request over: the request is an ordinary one, or that of the second proxy.
 #[test]
 fn ordinary_requests_with_content() {
-    let folder = Folder::with(&[(
+    let directory = Directory::with(&[(
         "Caddyfile",
         "{\n\tadmin off\n}\n:0 {\n\tbind 127.0.0.1\n\thandle /upstream {\n\t\trespond \"<{header.Upgrade}> {http.request.body}\"\n\t}\n\
          \thandle /plain {\n\t\trewrite /upstream\n\t\treverse_proxy {http.request.local}\n\t}\n\
@@ -194,7 +194,7 @@ fn ordinary_requests_with_content() {
          \thandle /none {\n\t\treverse_proxy {header.X-None}\n\t}\n\
          \thandle_errors {\n\t\trewrite /upstream\n\t\treverse_proxy {http.request.local}\n\t}\n}\n",
     )]);
-    let server = folder.start(&["run"]);
+    let server = directory.start(&["run"]);
     let fields = ["Host: localhost", "Connection: Upgrade", "Upgrade: tcp"];
     for (path, content, want) in [
         ("/plain", "body", "<tcp> body"),
@@ -214,7 +214,7 @@ fn ordinary_requests_with_content() {
 #[test]
 fn after_forward_auth_with_a_limit() {
     let upstream = echo_upstream();
-    let folder = Folder::with(&[(
+    let directory = Directory::with(&[(
         "Caddyfile",
         &format!(
             "{{\n\tadmin off\n}}\n:0 {{\n\tbind 127.0.0.1\n\thandle /auth {{\n\t\trespond 204\n\t}}\n\thandle {{\n\t\tforward_auth \
@@ -222,7 +222,7 @@ fn after_forward_auth_with_a_limit() {
              4\n\t\t\t}}\n\t\t\treverse_proxy 127.0.0.1:{upstream}\n\t\t}}\n\t}}\n}}\n"
         ),
     )]);
-    let server = folder.start(&["run"]);
+    let server = directory.start(&["run"]);
     let mut stream = tunnel(server.port());
     assert!(echoes(&mut stream) && echoes(&mut stream));
 }
@@ -234,7 +234,7 @@ fn together_with_a_body_placeholder() {
     let site = format!(
         "{{\n\tadmin off\n}}\n:0 {{\n\tbind 127.0.0.1\n\theader X-Body \"<{{http.request.body}}>\"\n\treverse_proxy 127.0.0.1:{upstream}\n}}\n"
     );
-    let folder = Folder::with(&[("Caddyfile", &site)]);
-    let server = folder.start(&["run"]);
+    let directory = Directory::with(&[("Caddyfile", &site)]);
+    let server = directory.start(&["run"]);
     assert!(echoes(&mut tunnel(server.port())));
 }

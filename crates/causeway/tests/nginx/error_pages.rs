@@ -6,8 +6,8 @@ use crate::support::*;
 #[track_caller]
 fn compare_hosts(name: &str, cases: &[(&str, &str)]) {
     let Some(nginx) = installed_nginx() else { return };
-    let folder = ShapeFolder::new(&format!("hosts-{name}"));
-    let ([theirs, ours], _servers) = both(nginx, &shape(name), &folder, [counting_upstream(), counting_upstream()]);
+    let directory = ShapeDirectory::new(&format!("hosts-{name}"));
+    let ([theirs, ours], _servers) = both(nginx, &shape(name), &directory, [counting_upstream(), counting_upstream()]);
     let mut differences = Vec::new();
     for (host, paths) in cases {
         for path in paths.split(' ') {

@@ -1,11 +1,11 @@
 //! `--adapter nginx`: the configurations in `crates/nginx/tests/shapes`, adapted, validated, served, and compared with
 //! nginx.
 //!
-//! In a shape `ROOT` stands for the test's folder, `UP1` and `UP2` for the ports of two upstreams. The tests replace the ports
+//! In a shape `ROOT` stands for the test's directory, `UP1` and `UP2` for the ports of two upstreams. The tests replace the ports
 //! 80 and 443 in `listen` by free ones, and put a shape without a block `http` into one.
 
+mod directories;
 mod error_pages;
-mod folders;
 mod random;
 mod rules;
 mod support;
@@ -109,14 +109,14 @@ const HOSTS: &[&str] = &[
 
 /// Differences that are meant: the shape or `*`, the path or `*`, nginx's status, our status, and the reason.
 const INTENDED_DIFFERENCES: &[(&str, &str, u16, u16, &str)] = &[
-    ("*", "*", 403, 404, "a folder without an index; Caddy does not tell it from a missing file"),
+    ("*", "*", 403, 404, "a directory without an index; Caddy does not tell it from a missing file"),
     ("gone", "/", 405, 404, "a server without a root has no files"),
     ("proxy_variables", "/", 405, 404, "a server without a root has no files"),
     ("laravel", "/favicon.ico", 502, 404, "an error page of a program is not carried over, and named"),
-    ("laravel", "/", 405, 404, "a folder without an index; Caddy does not tell it from a missing file"),
-    ("program_indexes", "/", 405, 404, "a folder without an index; Caddy does not tell it from a missing file"),
+    ("laravel", "/", 405, 404, "a directory without an index; Caddy does not tell it from a missing file"),
+    ("program_indexes", "/", 405, 404, "a directory without an index; Caddy does not tell it from a missing file"),
     ("auth_request", "/secret/", 500, 502, "the status for an upstream that refuses"),
-    ("*", "*", 301, 308, "the redirect to a folder's slash: Caddy's status, and a relative target"),
+    ("*", "*", 301, 308, "the redirect to a directory's slash: Caddy's status, and a relative target"),
     ("redirect_origin", "/", 405, 301, "other methods than GET reach the rules of an index"),
     ("map_path", "/", 405, 403, "other methods than GET meet the access rules first"),
     ("php_index", "/a/../page.html", 200, 400, "'..' beside rules that join $request_uri to a path"),
@@ -163,14 +163,15 @@ pub(crate) fn upstream() -> u16 {
 #[test]
 fn every_shape_is_valid_and_formatted() {
     for (name, text) in shapes() {
-        let folder = ShapeFolder::new(&format!("valid-{name}"));
-        if text.contains("ssl_certificate") && !create_certificate(&folder) {
+        let directory = ShapeDirectory::new(&format!("valid-{name}"));
+        if text.contains("ssl_certificate") && !create_certificate(&directory) {
             eprintln!("skipped: {name}: there is no openssl");
             continue;
         }
-        std::fs::write(folder.0.join("nginx.conf"), complete(&text, &folder, [8080, 8443], 9001)).unwrap();
-        let output = folder.causeway(&["validate", "--adapter", "nginx", "--config", "nginx.conf"]).output().unwrap();
-        let caddyfile = folder
+        std::fs::write(directory.0.join("nginx.conf"), complete(&text, &directory, [8080, 8443], 9001)).unwrap();
+        let output =
+            directory.causeway(&["validate", "--adapter", "nginx", "--config", "nginx.conf"]).output().unwrap();
+        let caddyfile = directory
             .causeway(&["adapt", "--adapter", "nginx", "--config", "nginx.conf", "--to", "caddyfile"])
             .output()
             .unwrap();
@@ -182,13 +183,13 @@ fn every_shape_is_valid_and_formatted() {
 /// Every line of a configuration has an effect, or is named with its place, on standard error and in the Caddyfile.
 #[test]
 fn a_line_without_an_equivalent_is_reported_twice() {
-    let folder = ShapeFolder::new("notes");
+    let directory = ShapeDirectory::new("notes");
     std::fs::write(
-        folder.0.join("nginx.conf"),
+        directory.0.join("nginx.conf"),
         "worker_processes 1;\nhttp {\n server {\n  listen 8080;\n  mirror /copy;\n }\n}\n",
     )
     .unwrap();
-    let output = folder
+    let output = directory
         .causeway(&["adapt", "--adapter", "nginx", "--config", "nginx.conf", "--to", "caddyfile"])
         .output()
         .unwrap();
@@ -202,27 +203,27 @@ fn a_line_without_an_equivalent_is_reported_twice() {
 /// Warnings would name lines of a text that the operator has not written.
 #[test]
 fn lines_of_the_caddyfile_are_not_warned_of() {
-    let folder = ShapeFolder::new("warnings");
+    let directory = ShapeDirectory::new("warnings");
     let lines = "set_real_ip_from 10.0.0.1; location / { proxy_set_header X-Forwarded-Proto $scheme; proxy_pass http://127.0.0.1:9001; }";
-    std::fs::write(folder.0.join("nginx.conf"), format!("http {{ server {{ listen 8080; {lines} }} }}")).unwrap();
-    let output = folder.causeway(&["adapt", "--adapter", "nginx", "--config", "nginx.conf"]).output().unwrap();
+    std::fs::write(directory.0.join("nginx.conf"), format!("http {{ server {{ listen 8080; {lines} }} }}")).unwrap();
+    let output = directory.causeway(&["adapt", "--adapter", "nginx", "--config", "nginx.conf"]).output().unwrap();
     assert!(output.status.success() && !words(&output).contains("Warning"), "{}", words(&output));
 }
 
 /// A server without TLS and with it is two sites, since only the second has a certificate.
 #[test]
 fn a_server_with_and_without_tls_is_two_sites() {
-    let folder = ShapeFolder::new("both-kinds");
-    if !create_certificate(&folder) {
+    let directory = ShapeDirectory::new("both-kinds");
+    if !create_certificate(&directory) {
         eprintln!("skipped: there is no openssl");
         return;
     }
     let listens = "listen 80;\nlisten 443 ssl;\nlisten 127.0.0.1:8443 ssl;\nlisten 8080;\nlisten [::]:443;\n";
     let certificate = "ssl_certificate cert.pem;\nssl_certificate_key key.pem;\n";
     let text = format!("http {{\nserver {{\n{listens}server_name a.test;\n{certificate}root /srv;\n}}\n}}\n");
-    std::fs::write(folder.0.join("nginx.conf"), text).unwrap();
+    std::fs::write(directory.0.join("nginx.conf"), text).unwrap();
     let command = |words: &[&str]| {
-        folder.causeway(words).args(["--adapter", "nginx", "--config", "nginx.conf"]).output().unwrap()
+        directory.causeway(words).args(["--adapter", "nginx", "--config", "nginx.conf"]).output().unwrap()
     };
     let validated = command(&["validate"]);
     assert!(validated.status.success(), "{}", words(&validated));
@@ -236,12 +237,12 @@ fn a_server_with_and_without_tls_is_two_sites() {
 
 #[test]
 fn mistakes_name_their_line() {
-    let folder = ShapeFolder::new("mistakes");
-    std::fs::write(folder.0.join("nginx.conf"), "http {\n server {\n").unwrap();
-    let output = folder.causeway(&["adapt", "--adapter", "nginx", "--config", "nginx.conf"]).output().unwrap();
+    let directory = ShapeDirectory::new("mistakes");
+    std::fs::write(directory.0.join("nginx.conf"), "http {\n server {\n").unwrap();
+    let output = directory.causeway(&["adapt", "--adapter", "nginx", "--config", "nginx.conf"]).output().unwrap();
     assert_eq!(words(&output), "Error: nginx.conf:2: found no '}' for this block, expected one\n");
-    std::fs::write(folder.0.join("Caddyfile"), ":80\n").unwrap();
-    let output = folder.causeway(&["adapt", "--to", "caddyfile"]).output().unwrap();
+    std::fs::write(directory.0.join("Caddyfile"), ":80\n").unwrap();
+    let output = directory.causeway(&["adapt", "--to", "caddyfile"]).output().unwrap();
     assert!(!output.status.success());
 }
 
@@ -255,8 +256,8 @@ fn responses_equal_those_of_nginx() {
     for (name, text) in
         shapes.iter().filter(|(_, text)| !text.contains("ssl_certificate") && !text.contains("grpc_pass"))
     {
-        let folder = ShapeFolder::new(name);
-        let ([theirs, ours], _servers) = both(nginx, text, &folder, [up, up]);
+        let directory = ShapeDirectory::new(name);
+        let ([theirs, ours], _servers) = both(nginx, text, &directory, [up, up]);
         let host =
             text.split("server_name ").nth(1).and_then(|rest| rest.split([' ', ';']).next()).unwrap_or("example.com");
         let host = if matches!(host, "_") { "example.com" } else { host }.replace('*', "any");

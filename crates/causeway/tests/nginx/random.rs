@@ -150,9 +150,9 @@ fn random_servers_equal_those_of_nginx() {
     let Some(nginx) = installed_nginx() else { return };
     let mut random = Numbers(8);
     let servers: Vec<String> = (0..SERVERS).map(|index| server(&mut random, index)).collect();
-    let folder = ShapeFolder::new("random");
+    let directory = ShapeDirectory::new("random");
     let up = upstream();
-    let ([theirs, ours], _servers) = both(nginx, &servers.concat(), &folder, [up, up]);
+    let ([theirs, ours], _servers) = both(nginx, &servers.concat(), &directory, [up, up]);
     let mut differences = Vec::new();
     for (index, text) in servers.iter().enumerate() {
         let host = format!("s{index}.test");
@@ -165,7 +165,7 @@ fn random_servers_equal_those_of_nginx() {
             let is_meant = match (a.status, b.status) {
                 // A rule that leads to its own location again and again.
                 (500, _) => true,
-                // A folder without an index, and one without its slash.
+                // A directory without an index, and one without its slash.
                 (403, 404) | (301, 308) => true,
                 (status, other) => status == other && status >= 400 && a.body == b.body,
             };

@@ -110,8 +110,8 @@ fn paths_in_conditions_equal_those_of_nginx() {
     let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
     compare("paths_as_sent", &[], &cases);
     let Some(nginx) = installed_nginx() else { return };
-    let folder = ShapeFolder::new("dot-segments");
-    let (ports, _servers) = both(nginx, &shape("paths_as_sent"), &folder, [1, 1]);
+    let directory = ShapeDirectory::new("dot-segments");
+    let (ports, _servers) = both(nginx, &shape("paths_as_sent"), &directory, [1, 1]);
     for path in ["/folder/.", "/folder/x/..", "/folder/%2e", "/folder/one/.", "/folder/one/x/.."] {
         let [theirs, ours] = ports.map(|port| request(port, "GET", "example.com", path).status);
         assert!(theirs >= 400 && ours == 400, "{path}: {theirs} {ours}");
@@ -166,7 +166,7 @@ fn escapes_in_groups_equal_those_of_nginx() {
     ];
     let paths: Vec<String> = ["al", "f", "k", "l", "s", "n"]
         .iter()
-        .flat_map(|folder| rests.map(|rest| format!("/{folder}/{rest}")))
+        .flat_map(|directory| rests.map(|rest| format!("/{directory}/{rest}")))
         .collect();
     // In a redirect nginx writes the `?` of a group without its escape, so that a query begins there.
     let paths = paths.iter().filter(|path| *path != "/l/a%3Fb");
@@ -174,7 +174,7 @@ fn escapes_in_groups_equal_those_of_nginx() {
     compare("escapes", &["location"], &cases);
 }
 
-/// The path of a folder without its slash, whose listing is that of a location or whose folder is that of an alias.
+/// The path of a directory without its slash, whose listing is that of a location or whose directory is that of an alias.
 #[test]
 fn listings_equal_those_of_nginx() {
     let paths = ["/assets", "/assets?x=1", "/assets/app.css", "/none", "/none/"];
@@ -204,8 +204,8 @@ fn texts_of_a_map_equal_those_of_nginx() {
     cases.extend([("GET", "/", ""), ("GET", "/?a='", ""), ("GET", "/?a=b", "")]);
     compare("map_texts", &[], &cases);
     let Some(nginx) = installed_nginx() else { return };
-    let folder = ShapeFolder::new("hosts-of-conditions");
-    let (ports, _servers) = both(nginx, &shape("map_texts"), &folder, [1, 1]);
+    let directory = ShapeDirectory::new("hosts-of-conditions");
+    let (ports, _servers) = both(nginx, &shape("map_texts"), &directory, [1, 1]);
     for host in ["Example.Com", "other.example.com", "OTHER.example.com", "Third.x", "third", "FOUR.x", "five"] {
         let [theirs, ours] = ports.map(|port| request(port, "GET", host, "/"));
         assert_eq!(theirs, ours, "{host}: nginx, then causeway");
@@ -237,7 +237,7 @@ fn fields_of_clients_equal_those_of_nginx() {
 #[test]
 fn addresses_of_servers_equal_those_of_nginx() {
     let Some(nginx) = installed_nginx() else { return };
-    let folder = ShapeFolder::new("addresses");
+    let directory = ShapeDirectory::new("addresses");
     let text = |ports: [u16; 2]| {
         let [a, b] = ports;
         format!(
@@ -249,14 +249,14 @@ fn addresses_of_servers_equal_those_of_nginx() {
     };
     let ports = [[free_port(), free_port()], [free_port(), free_port()]];
     for (name, ports) in ["theirs", "ours"].into_iter().zip(ports) {
-        let complete = complete(&text(ports), &folder, [0, 0], 1);
-        std::fs::write(folder.0.join(format!("{name}.conf")), complete).unwrap();
+        let complete = complete(&text(ports), &directory, [0, 0], 1);
+        std::fs::write(directory.0.join(format!("{name}.conf")), complete).unwrap();
     }
     let mut command = Command::new(nginx);
-    command.arg("-p").arg(&folder.0).arg("-c").arg(folder.0.join("theirs.conf")).args(["-g", "daemon off;"]);
-    let _nginx = start(command, ports[0][0], &folder.0.join("theirs.log"));
-    let command = folder.causeway(&["run", "--adapter", "nginx", "--config", "ours.conf"]);
-    let _causeway = start(command, ports[1][0], &folder.0.join("ours.log"));
+    command.arg("-p").arg(&directory.0).arg("-c").arg(directory.0.join("theirs.conf")).args(["-g", "daemon off;"]);
+    let _nginx = start(command, ports[0][0], &directory.0.join("theirs.log"));
+    let command = directory.causeway(&["run", "--adapter", "nginx", "--config", "ours.conf"]);
+    let _causeway = start(command, ports[1][0], &directory.0.join("ours.log"));
     let answer = |ip: &str, port: u16, host: &str| {
         let Ok(mut stream) = TcpStream::connect((ip, port)) else { return "no listener".to_owned() };
         write!(stream, "GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
@@ -295,8 +295,8 @@ fn addresses_of_clients_equal_those_of_nginx() {
 #[test]
 fn hosts_of_patterns_equal_those_of_nginx() {
     let Some(nginx) = installed_nginx() else { return };
-    let folder = ShapeFolder::new("hosts");
-    let ([theirs, ours], _servers) = both(nginx, &shape("host_patterns"), &folder, [1, 1]);
+    let directory = ShapeDirectory::new("hosts");
+    let ([theirs, ours], _servers) = both(nginx, &shape("host_patterns"), &directory, [1, 1]);
     let hosts = "main.test a.example.com b.example.com private.example.com www.example.com www.example.org www.other.test \
                  two.example.com two.x three.example.com x.three.example.com x.y.three.example.com three.zone x..example.com ...example.com \
                  none.test www.";

@@ -1,4 +1,4 @@
-//! Folders, servers and requests of these tests.
+//! Directories, servers and requests of these tests.
 
 use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
@@ -11,7 +11,7 @@ use causeway_testkit::ports::free_port;
 
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Files of every shape's folder.
+/// Files of every shape's directory.
 pub(crate) const FILES: &[(&str, &str)] = &[
     ("www/index.html", "index\n"),
     ("www/page.html", "page\n"),
@@ -48,9 +48,9 @@ pub(crate) const FIELDS: &[&str] = &[
     "x-frame-options",
 ];
 
-pub(crate) struct ShapeFolder(pub(crate) PathBuf);
+pub(crate) struct ShapeDirectory(pub(crate) PathBuf);
 
-impl ShapeFolder {
+impl ShapeDirectory {
     pub(crate) fn new(name: &str) -> Self {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("nginx-{}-{name}", std::process::id()));
         for (file, text) in FILES {
@@ -69,7 +69,7 @@ impl ShapeFolder {
     }
 }
 
-impl Drop for ShapeFolder {
+impl Drop for ShapeDirectory {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -87,8 +87,8 @@ impl Drop for Process {
 }
 
 pub(crate) fn shapes() -> Vec<(String, String)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nginx/tests/shapes");
-    let mut shapes: Vec<(String, String)> = std::fs::read_dir(folder)
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nginx/tests/shapes");
+    let mut shapes: Vec<(String, String)> = std::fs::read_dir(directory)
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .map(|path| (path.file_stem().unwrap().to_string_lossy().into_owned(), std::fs::read_to_string(path).unwrap()))
@@ -99,8 +99,8 @@ pub(crate) fn shapes() -> Vec<(String, String)> {
 }
 
 /// A complete configuration of a shape.
-pub(crate) fn complete(text: &str, folder: &ShapeFolder, ports: [u16; 2], upstream: u16) -> String {
-    let at = folder.0.display().to_string();
+pub(crate) fn complete(text: &str, directory: &ShapeDirectory, ports: [u16; 2], upstream: u16) -> String {
+    let at = directory.0.display().to_string();
     let text = text.replace("ROOT", &at).replace("UP1", &upstream.to_string()).replace("UP2", &upstream.to_string());
     let text = text.replace("listen 80", &format!("listen {}", ports[0]));
     let text =
@@ -182,7 +182,7 @@ pub(crate) fn start(mut command: Command, port: u16, log: &Path) -> Process {
 }
 
 /// Creates a certificate for the shapes with TLS. Returns whether openssl could write one.
-pub(crate) fn create_certificate(folder: &ShapeFolder) -> bool {
+pub(crate) fn create_certificate(directory: &ShapeDirectory) -> bool {
     let mut command = Command::new("openssl");
     command.args([
         "req",
@@ -199,7 +199,7 @@ pub(crate) fn create_certificate(folder: &ShapeFolder) -> bool {
     ]);
     command
         .args(["-keyout", "key.pem", "-out", "cert.pem"])
-        .current_dir(&folder.0)
+        .current_dir(&directory.0)
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
@@ -220,15 +220,20 @@ pub(crate) fn installed_nginx() -> Option<&'static str> {
 }
 
 /// Starts nginx and Causeway with a shape, each with its upstream; returns their ports.
-pub(crate) fn both(nginx: &str, text: &str, folder: &ShapeFolder, upstreams: [u16; 2]) -> ([u16; 2], [Process; 2]) {
+pub(crate) fn both(
+    nginx: &str,
+    text: &str,
+    directory: &ShapeDirectory,
+    upstreams: [u16; 2],
+) -> ([u16; 2], [Process; 2]) {
     let (theirs, ours) = (free_port(), free_port());
-    std::fs::write(folder.0.join("theirs.conf"), complete(text, folder, [theirs, 0], upstreams[0])).unwrap();
-    std::fs::write(folder.0.join("ours.conf"), complete(text, folder, [ours, 0], upstreams[1])).unwrap();
+    std::fs::write(directory.0.join("theirs.conf"), complete(text, directory, [theirs, 0], upstreams[0])).unwrap();
+    std::fs::write(directory.0.join("ours.conf"), complete(text, directory, [ours, 0], upstreams[1])).unwrap();
     let mut command = Command::new(nginx);
-    command.arg("-p").arg(&folder.0).arg("-c").arg(folder.0.join("theirs.conf")).args(["-g", "daemon off;"]);
-    let of_nginx = start(command, theirs, &folder.0.join("theirs.log"));
-    let command = folder.causeway(&["run", "--adapter", "nginx", "--config", "ours.conf"]);
-    let of_causeway = start(command, ours, &folder.0.join("ours.log"));
+    command.arg("-p").arg(&directory.0).arg("-c").arg(directory.0.join("theirs.conf")).args(["-g", "daemon off;"]);
+    let of_nginx = start(command, theirs, &directory.0.join("theirs.log"));
+    let command = directory.causeway(&["run", "--adapter", "nginx", "--config", "ours.conf"]);
+    let of_causeway = start(command, ours, &directory.0.join("ours.log"));
     ([theirs, ours], [of_nginx, of_causeway])
 }
 
@@ -321,15 +326,15 @@ pub(crate) fn counting_upstream() -> u16 {
 /// method, the path, and lines of fields.
 #[track_caller]
 pub(crate) fn compare(name: &str, fields: &[&str], cases: &[(&str, &str, &str)]) {
-    let folder = ShapeFolder::new(&format!("counts-{name}"));
-    compare_in(&folder, name, fields, cases);
+    let directory = ShapeDirectory::new(&format!("counts-{name}"));
+    compare_in(&directory, name, fields, cases);
 }
 
-/// As [`compare`], in a folder of the caller's.
+/// As [`compare`], in a directory of the caller's.
 #[track_caller]
-pub(crate) fn compare_in(folder: &ShapeFolder, name: &str, fields: &[&str], cases: &[(&str, &str, &str)]) {
+pub(crate) fn compare_in(directory: &ShapeDirectory, name: &str, fields: &[&str], cases: &[(&str, &str, &str)]) {
     let Some(nginx) = installed_nginx() else { return };
-    let ([theirs, ours], _servers) = both(nginx, &shape(name), folder, [counting_upstream(), counting_upstream()]);
+    let ([theirs, ours], _servers) = both(nginx, &shape(name), directory, [counting_upstream(), counting_upstream()]);
     let mut differences = Vec::new();
     for (method, path, lines) in cases {
         if *method == "wait" {

@@ -128,9 +128,9 @@ fn fastcgi_parameters(mut bytes: &[u8]) -> HashMap<String, String> {
 /// All pages of such an application come from one file after a rewrite, and are stored by the client's URI.
 #[test]
 fn stored_pages_of_a_program_equal_those_of_nginx() {
-    let folder = ShapeFolder::new("program");
-    std::fs::write(folder.0.join("www/index.php"), "").unwrap();
-    let listener = UnixListener::bind(folder.0.join("php.sock")).unwrap();
+    let directory = ShapeDirectory::new("program");
+    std::fs::write(directory.0.join("www/index.php"), "").unwrap();
+    let listener = UnixListener::bind(directory.0.join("php.sock")).unwrap();
     std::thread::spawn(move || counting_program(&listener));
     let paths = "/one /two /one?x=1 /missing /cookie / /index.php /two/";
     let mut cases: Vec<_> = paths.split_ascii_whitespace().flat_map(|path| [("GET", path, ""); 2]).collect();
@@ -141,15 +141,15 @@ fn stored_pages_of_a_program_equal_those_of_nginx() {
         ("GET", "/two", ""),
         ("POST", "/two", "Content-Length: 0\r\n"),
     ]);
-    compare_in(&folder, "php_cache", &["set-cookie"], &cases);
+    compare_in(&directory, "php_cache", &["set-cookie"], &cases);
     let states = ["/three", "/three"].map(|path| ("GET", path, ""));
-    compare_in(&folder, "php_cache", &["x-cache"], &states);
+    compare_in(&directory, "php_cache", &["x-cache"], &states);
 }
 
 /// nginx's documentation of `fastcgi_split_path_info`, `fastcgi_index` and `fastcgi_param`.
 #[test]
 fn scripts_equal_those_of_nginx() {
-    let folder = ShapeFolder::new("scripts");
+    let directory = ShapeDirectory::new("scripts");
     for file in [
         "www/index.php",
         "www/new.php",
@@ -159,11 +159,11 @@ fn scripts_equal_those_of_nginx() {
         "data/index.php",
         "data/b/x.php",
     ] {
-        let file = folder.0.join(file);
+        let file = directory.0.join(file);
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(file, "source").unwrap();
     }
-    let listener = UnixListener::bind(folder.0.join("php.sock")).unwrap();
+    let listener = UnixListener::bind(directory.0.join("php.sock")).unwrap();
     std::thread::spawn(move || {
         program(&listener, |of| {
             let names = ["SCRIPT_FILENAME", "SCRIPT_NAME", "PATH_INFO", "REQUEST_URI", "HTTPS"].map(of);
@@ -176,26 +176,26 @@ fn scripts_equal_those_of_nginx() {
                  /loose/admin.php /loose/admin.php. /loose/admin.php~ /loose/admin.php%20 /loose/admin.phpx /loose/admin.php/x.php \
                  /loose/admin.php/ /checked/a.phpx/b.php /checked/a.php~ /index.php/a.phpx/b.php/c%20d%3Fe";
     let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
-    compare_in(&folder, "php_scripts", &[], &cases);
-    for folder_of_app in ["www/apps/files", "www/apps/styled"] {
-        std::fs::create_dir_all(folder.0.join(folder_of_app)).unwrap();
+    compare_in(&directory, "php_scripts", &[], &cases);
+    for directory_of_app in ["www/apps/files", "www/apps/styled"] {
+        std::fs::create_dir_all(directory.0.join(directory_of_app)).unwrap();
     }
-    std::fs::write(folder.0.join("www/apps/styled/a.css"), "style").unwrap();
+    std::fs::write(directory.0.join("www/apps/styled/a.css"), "style").unwrap();
     let paths = "/apps/files/ /apps/ /apps/files /apps/styled/ /apps/styled/a.css /sub/ /none /none/x?y /index.php/x \
                  /../index.php /..%2findex.php /apps/..%2f..%2fnew.php";
     let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
-    compare_in(&folder, "php_index", &["location"], &cases);
+    compare_in(&directory, "php_index", &["location"], &cases);
     // Content of unknown length is buffered, as FastCGI needs the length.
     let chunked =
         |bytes: usize| format!("Transfer-Encoding: chunked\r\n\r\n{bytes:x}\r\n{}\r\n0\r\n\r\n", "x".repeat(bytes));
     let posts = [chunked(1000), chunked(200_000)];
     let cases: Vec<_> = posts.iter().map(|lines| ("POST", "/index.php", lines.as_str())).collect();
-    compare_in(&folder, "php_scripts", &[], &cases);
+    compare_in(&directory, "php_scripts", &[], &cases);
 }
 
 /// Answers requests for programs with the names of their scripts.
-fn naming_program(folder: &ShapeFolder) {
-    let listener = UnixListener::bind(folder.0.join("php.sock")).unwrap();
+fn naming_program(directory: &ShapeDirectory) {
+    let listener = UnixListener::bind(directory.0.join("php.sock")).unwrap();
     std::thread::spawn(move || {
         program(&listener, |of| {
             let names = ["REQUEST_METHOD", "SCRIPT_FILENAME", "SCRIPT_NAME", "PATH_INFO", "REQUEST_URI"].map(of);
@@ -208,21 +208,21 @@ fn naming_program(folder: &ShapeFolder) {
 /// is not sent.
 #[test]
 fn indexes_that_are_programs_equal_those_of_nginx() {
-    let folder = ShapeFolder::new("indexes");
+    let directory = ShapeDirectory::new("indexes");
     let in_www = ["one", "one/x", "two", "none", "three", "four", "five", "source", "shown", "free"];
     for file in in_www.iter().map(|name| format!("www/{name}")).chain(["data".to_owned(), "data/b".to_owned()]) {
-        std::fs::create_dir_all(folder.0.join(&file)).unwrap();
-        std::fs::write(folder.0.join(file).join("index.php"), "source").unwrap();
+        std::fs::create_dir_all(directory.0.join(&file)).unwrap();
+        std::fs::write(directory.0.join(file).join("index.php"), "source").unwrap();
     }
-    naming_program(&folder);
+    naming_program(&directory);
     let paths = "/one/ /one /one?a=b /one/x/ /one/x /one/index.php /two/ /two /two/index.php /mail/ /mail/b/ /mail/b /mail/index.php \
                  /mail/a.txt /three/ /three/index.php /four/ /four/index.php?a=b /five/ /five/index.php /six/ /six /six/x/ /six/x /tool /tool?a=b \
                  /tool/ /tool/b /tool/b/ /tool/index.php /tool/a.txt /shown/index.php /one/none/ /page.html";
     let mut cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
     cases.push(("POST", "/mail/", "Content-Length: 0\r\n"));
-    compare_in(&folder, "program_indexes", &["location"], &cases);
+    compare_in(&directory, "program_indexes", &["location"], &cases);
     let Some(nginx) = installed_nginx() else { return };
-    let ([theirs, ours], _servers) = both(nginx, &shape("program_indexes"), &folder, [1, 1]);
+    let ([theirs, ours], _servers) = both(nginx, &shape("program_indexes"), &directory, [1, 1]);
     for path in ["/source/", "/source/index.php", "/none/", "/none/index.php", "/free/", "/free/index.php"] {
         let bodies = [theirs, ours].map(|port| request(port, "GET", "example.com", path).body);
         assert_eq!(bodies, ["source", ""], "{path}: nginx, then causeway");
@@ -232,15 +232,15 @@ fn indexes_that_are_programs_equal_those_of_nginx() {
 /// nginx's documentation of `error_page`: the query of a URI has no part in the choice of the location.
 #[test]
 fn pages_of_programs_equal_those_of_nginx() {
-    let folder = ShapeFolder::new("pages");
-    std::fs::write(folder.0.join("www/index.php"), "source").unwrap();
-    naming_program(&folder);
+    let directory = ShapeDirectory::new("pages");
+    std::fs::write(directory.0.join("www/index.php"), "source").unwrap();
+    naming_program(&directory);
     let paths = "/none/x /none/x?a=b /closed/x /closed/x?a=b /gone/ /changed/x /changed/closed/x?a=b /x /page.html /index.php?a=b";
     let mut cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
     cases.extend(["/none/x", "/closed/x", "/changed/x"].map(|path| ("POST", path, "Content-Length: 0\r\n")));
-    compare_in(&folder, "program_pages", &[], &cases);
-    std::fs::write(folder.0.join("www/403.html"), "forbidden\n").unwrap();
-    compare_in(&folder, "program_pages", &[], &["/closed/x", "/closed/x?a=b"].map(|path| ("GET", path, "")));
+    compare_in(&directory, "program_pages", &[], &cases);
+    std::fs::write(directory.0.join("www/403.html"), "forbidden\n").unwrap();
+    compare_in(&directory, "program_pages", &[], &["/closed/x", "/closed/x?a=b"].map(|path| ("GET", path, "")));
 }
 
 /// nginx's documentation of `client_max_body_size` and `add_header`.
@@ -259,12 +259,15 @@ fn sizes_and_fields_with_upstreams_equal_those_of_nginx() {
 /// A lifetime of the configuration is not for requests with a cookie: unlike nginx, and named.
 #[test]
 fn stored_responses_without_a_lifetime_exclude_cookie_requests() {
-    let folder = ShapeFolder::new("personal");
+    let directory = ShapeDirectory::new("personal");
     let port = free_port();
-    std::fs::write(folder.0.join("ours.conf"), complete(&shape("cache"), &folder, [port, 0], counting_upstream()))
-        .unwrap();
-    let command = folder.causeway(&["run", "--adapter", "nginx", "--config", "ours.conf"]);
-    let log = folder.0.join("ours.log");
+    std::fs::write(
+        directory.0.join("ours.conf"),
+        complete(&shape("cache"), &directory, [port, 0], counting_upstream()),
+    )
+    .unwrap();
+    let command = directory.causeway(&["run", "--adapter", "nginx", "--config", "ours.conf"]);
+    let log = directory.0.join("ours.log");
     let _causeway = start(command, port, &log);
     let bodies = ["", "Cookie: x=1\r\n", ""]
         .map(|lines| request_with(port, ("GET", "example.com", "/plain"), lines, &[]).body.replace("GET /plain", ""));
@@ -382,9 +385,9 @@ fn fields_of_the_location_that_responds_equal_those_of_nginx() {
 /// nginx's documentation of `try_files`, whose last word is a URI with a query of its own, and of `fastcgi_index`.
 #[test]
 fn queries_and_indexes_of_programs_equal_those_of_nginx() {
-    let folder = ShapeFolder::new("queries");
-    std::fs::write(folder.0.join("www/qindex.php"), "source").unwrap();
-    let listener = UnixListener::bind(folder.0.join("php.sock")).unwrap();
+    let directory = ShapeDirectory::new("queries");
+    std::fs::write(directory.0.join("www/qindex.php"), "source").unwrap();
+    let listener = UnixListener::bind(directory.0.join("php.sock")).unwrap();
     std::thread::spawn(move || {
         program(&listener, |of| {
             let values = ["SCRIPT_FILENAME", "SCRIPT_NAME", "PATH_INFO", "QUERY_STRING"].map(of);
@@ -393,7 +396,7 @@ fn queries_and_indexes_of_programs_equal_those_of_nginx() {
     });
     let paths = "/qnone.php?q=1 /qindex.php?q=1 /qnone.php /b/ /b/x /b/?q=1 /d/ /d/x /c/ /c/index.php/x /c/index.php/x/ /e/index.php/";
     let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();
-    compare_in(&folder, "php_query", &[], &cases);
+    compare_in(&directory, "php_query", &[], &cases);
 }
 
 /// nginx's documentation of `proxy_pass`: a value of a variable is first looked up among the names of upstreams.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::FileStorage;
-use crate::tests::{DAY, Folder, now};
+use crate::tests::{DAY, Directory, now};
 
 /// Verifies a chain as a client does that connects to `name` at time `at` and trusts `root`.
 fn verify(
@@ -27,8 +27,8 @@ fn verify(
     verdict.map(drop).map_err(|error| error.to_string())
 }
 
-fn open(folder: &Folder, spec: AuthoritySpec, now: SystemTime) -> Result<Authority, String> {
-    let storage: SharedStorage = Arc::new(FileStorage::new(folder.path("data")));
+fn open(directory: &Directory, spec: AuthoritySpec, now: SystemTime) -> Result<Authority, String> {
+    let storage: SharedStorage = Arc::new(FileStorage::new(directory.path("data")));
     Authority::open(spec, &storage, now).map_err(|error| error.to_string())
 }
 
@@ -40,8 +40,8 @@ fn local() -> AuthoritySpec {
 // clients accept.
 #[test]
 fn a_chain_is_valid_for_its_name_only() {
-    let folder = Folder::new();
-    let authority = open(&folder, local(), now()).unwrap();
+    let directory = Directory::new();
+    let authority = open(&directory, local(), now()).unwrap();
     let key = KeyPair::generate().unwrap();
     let hours = |hours: u64| Duration::from_secs(hours * 60 * 60);
     for (name, other) in
@@ -73,8 +73,8 @@ fn a_chain_is_valid_for_its_name_only() {
 // caddytls/internalissuer.go: a leaf does not outlive its issuer.
 #[test]
 fn a_leaf_ends_with_its_issuer() {
-    let folder = Folder::new();
-    let authority = open(&folder, local(), now()).unwrap();
+    let directory = Directory::new();
+    let authority = open(&directory, local(), now()).unwrap();
     let key = KeyPair::generate().unwrap();
     let chain = authority.sign(&["localhost".to_owned()], &key, 30 * DAY, SignedBy::Intermediate, now()).unwrap();
     assert_eq!(read_validity(&chain[0], "").unwrap().1, authority.signer.load().not_after);
@@ -83,8 +83,8 @@ fn a_leaf_ends_with_its_issuer() {
 // caddypki/maintain.go: an intermediate is renewed when no more than a fifth of its lifetime is left.
 #[test]
 fn an_intermediate_is_renewed_in_time() {
-    let folder = Folder::new();
-    let authority = open(&folder, local(), now()).unwrap();
+    let directory = Directory::new();
+    let authority = open(&directory, local(), now()).unwrap();
     let (root, first) = (authority.root_pem(), authority.intermediate_pem());
     assert!(!authority.renew(now() + 5 * DAY).unwrap());
     assert_eq!(authority.intermediate_pem(), first);
@@ -92,9 +92,9 @@ fn an_intermediate_is_renewed_in_time() {
     assert_ne!(authority.intermediate_pem(), first);
     assert_eq!(authority.root_pem(), root);
     // Another process, or a restart, loads this intermediate from storage.
-    let again = open(&folder, local(), now() + 6 * DAY).unwrap();
+    let again = open(&directory, local(), now() + 6 * DAY).unwrap();
     assert_eq!(again.intermediate_pem(), authority.intermediate_pem());
-    let late = open(&folder, local(), now() + 60 * DAY).unwrap();
+    let late = open(&directory, local(), now() + 60 * DAY).unwrap();
     assert_ne!(late.intermediate_pem(), authority.intermediate_pem());
     assert_eq!(late.root_pem(), root);
 }
@@ -102,36 +102,36 @@ fn an_intermediate_is_renewed_in_time() {
 // caddypki/ca.go: certificates in storage are used; a root that cannot be read is an error and never replaced.
 #[test]
 fn broken_storage() {
-    let folder = Folder::new();
-    let first = open(&folder, local(), now()).unwrap();
-    let at = |file: &str| folder.path(&format!("data/pki/authorities/local/{file}"));
+    let directory = Directory::new();
+    let first = open(&directory, local(), now()).unwrap();
+    let at = |file: &str| directory.path(&format!("data/pki/authorities/local/{file}"));
     // A malformed intermediate is replaced.
     std::fs::write(at("intermediate.crt"), "no certificate").unwrap();
-    let second = open(&folder, local(), now()).unwrap();
+    let second = open(&directory, local(), now()).unwrap();
     assert_eq!(second.root_pem(), first.root_pem());
     assert_ne!(second.intermediate_pem(), first.intermediate_pem());
     std::fs::write(at("intermediate.key"), KeyPair::generate().unwrap().serialize_pem()).unwrap();
-    assert_ne!(open(&folder, local(), now()).unwrap().intermediate_pem(), second.intermediate_pem());
+    assert_ne!(open(&directory, local(), now()).unwrap().intermediate_pem(), second.intermediate_pem());
     // An intermediate of another root is replaced.
-    let other = Folder::new();
+    let other = Directory::new();
     let foreign = open(&other, local(), now()).unwrap();
     std::fs::write(at("intermediate.crt"), foreign.intermediate_pem()).unwrap();
     std::fs::copy(other.path("data/pki/authorities/local/intermediate.key"), at("intermediate.key")).unwrap();
-    let third = open(&folder, local(), now()).unwrap();
+    let third = open(&directory, local(), now()).unwrap();
     assert_ne!(third.intermediate_pem(), foreign.intermediate_pem());
     // A root without its key is not replaced.
     std::fs::remove_file(at("root.key")).unwrap();
-    assert!(open(&folder, local(), now()).is_ok(), "a fresh intermediate needs no root key");
-    let error = open(&folder, local(), now() + 7 * DAY).err().unwrap();
+    assert!(open(&directory, local(), now()).is_ok(), "a fresh intermediate needs no root key");
+    let error = open(&directory, local(), now() + 7 * DAY).err().unwrap();
     assert_eq!(error, "certificate authority 'local': its root has no private key, expected one to sign with");
     std::fs::write(at("root.crt"), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
-    let error = open(&folder, local(), now()).err().unwrap();
+    let error = open(&directory, local(), now()).err().unwrap();
     assert!(
         error.starts_with(&format!("{}: found a certificate that cannot be read: ", at("root.crt").display())),
         "{error}"
     );
     std::fs::write(at("root.crt"), "").unwrap();
-    let error = open(&folder, local(), now()).err().unwrap();
+    let error = open(&directory, local(), now()).err().unwrap();
     assert!(error.starts_with(&format!("{}: found nothing: it is empty, ", at("root.crt").display())), "{error}");
 }
 
@@ -139,33 +139,33 @@ fn broken_storage() {
 // lifetime.
 #[test]
 fn options_of_an_authority() {
-    let (folder, other) = (Folder::new(), Folder::new());
+    let (directory, other) = (Directory::new(), Directory::new());
     let theirs = open(&other, local(), now()).unwrap();
     let file = |file: &str| other.path(&format!("data/pki/authorities/local/{file}"));
     let root = PairFiles { certificate: file("root.crt"), key: Some(file("root.key")) };
     let spec = AuthoritySpec { root: Some(root.clone()), name: "Mine".into(), ..AuthoritySpec::new("my ca") };
-    let mine = open(&folder, spec.clone(), now()).unwrap();
+    let mine = open(&directory, spec.clone(), now()).unwrap();
     assert_eq!((mine.root_pem(), mine.root_place()), (theirs.root_pem(), file("root.crt").to_str().unwrap()));
     assert_eq!(mine.common_names(now()).1, "Mine - ECC Intermediate");
-    assert!(folder.path("data/pki/authorities/my_ca/intermediate.crt").exists());
-    assert!(!folder.path("data/pki/authorities/my_ca/root.crt").exists());
+    assert!(directory.path("data/pki/authorities/my_ca/intermediate.crt").exists());
+    assert!(!directory.path("data/pki/authorities/my_ca/root.crt").exists());
 
     let intermediate = PairFiles { certificate: file("intermediate.crt"), key: Some(file("intermediate.key")) };
     let given =
         AuthoritySpec { intermediate: Some(intermediate), root: Some(PairFiles { key: None, ..root }), ..spec.clone() };
-    let given = open(&folder, given, now()).unwrap();
+    let given = open(&directory, given, now()).unwrap();
     assert_eq!(given.intermediate_pem(), theirs.intermediate_pem());
     assert!(!given.renew(now() + 60 * DAY).unwrap(), "the operator's intermediate is not renewed");
 
     let wrong = PairFiles { certificate: file("intermediate.crt"), key: Some(file("root.key")) };
-    let error = open(&folder, AuthoritySpec { intermediate: Some(wrong), ..spec.clone() }, now()).err().unwrap();
+    let error = open(&directory, AuthoritySpec { intermediate: Some(wrong), ..spec.clone() }, now()).err().unwrap();
     let (certificate, key) = (file("intermediate.crt"), file("root.key"));
     let want =
         format!("{}: found another key than that of the certificate in {}", key.display(), certificate.display());
     assert_eq!(error, want);
 
     let long = AuthoritySpec { intermediate_lifetime: 3600 * DAY, ..AuthoritySpec::new("long") };
-    let error = open(&folder, long, now()).err().unwrap();
+    let error = open(&directory, long, now()).err().unwrap();
     assert!(
         error.contains("intermediate certificate lifetime must be less than actual root certificate lifetime, expected an intermediate_lifetime below"),
         "{error}"

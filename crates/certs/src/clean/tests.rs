@@ -4,7 +4,7 @@ use rcgen::{CertificateParams, KeyPair};
 
 use super::*;
 use crate::FileStorage;
-use crate::tests::{DAY, Folder, now};
+use crate::tests::{DAY, Directory, now};
 
 /// Stores a self-signed certificate, as a server would.
 fn store(storage: &FileStorage, name: &str, not_after: SystemTime) -> String {
@@ -21,15 +21,15 @@ fn store(storage: &FileStorage, name: &str, not_after: SystemTime) -> String {
     stem
 }
 
-fn set_modified(folder: &Folder, key: &str, at: SystemTime) {
-    File::options().write(true).open(folder.path(key)).unwrap().set_modified(at).unwrap();
+fn set_modified(directory: &Directory, key: &str, at: SystemTime) {
+    File::options().write(true).open(directory.path(key)).unwrap().set_modified(at).unwrap();
 }
 
 // Caddy's `cleanStorageUnits` with certmagic's `CleanStorage`: two weeks after its end, a certificate is removed with its key and its record.
 #[test]
 fn expired_files_are_removed() {
-    let folder = Folder::new();
-    let storage = FileStorage::new(folder.path(""));
+    let directory = Directory::new();
+    let storage = FileStorage::new(directory.path(""));
     let old = [("*.old.example", 15 * DAY), ("192.0.2.1", 300 * DAY), ("edge.example", 14 * DAY)];
     let old = old.map(|(name, age)| store(&storage, name, now() - age));
     let kept = [("new.example", now() + 30 * DAY), ("expired.example", now() - 13 * DAY)];
@@ -37,7 +37,7 @@ fn expired_files_are_removed() {
     let tokens = ["acme/ca/challenge_tokens/old.json", "acme/ca/challenge_tokens/open.json", "acme/ca/users/u/u.json"];
     for (at, age) in tokens.iter().zip([2 * DAY, DAY / 2, 900 * DAY]) {
         storage.store(at, b"{}", Durability::Unflushed).unwrap();
-        set_modified(&folder, at, now() - age);
+        set_modified(&directory, at, now() - age);
     }
     storage.store("certificates/ca.example/broken/broken.crt", b"nonsense", Durability::Unflushed).unwrap();
     // CertMagic's `deleteOldOCSPStaples` removes other values, too.
@@ -47,7 +47,7 @@ fn expired_files_are_removed() {
         for extension in ["crt", "key", "json"] {
             assert_eq!(storage.load(&format!("{stem}.{extension}")).unwrap(), None, "{stem}.{extension}");
         }
-        assert!(!folder.path(stem).parent().unwrap().exists(), "{stem}");
+        assert!(!directory.path(stem).parent().unwrap().exists(), "{stem}");
     }
     for stem in &kept {
         for extension in ["crt", "key", "json"] {
@@ -61,8 +61,8 @@ fn expired_files_are_removed() {
 // certmagic's `last_clean.json`: processes with one storage clean it once in an interval.
 #[test]
 fn once_in_an_interval() {
-    let folder = Folder::new();
-    let storage = FileStorage::new(folder.path(""));
+    let directory = Directory::new();
+    let storage = FileStorage::new(directory.path(""));
     let none = Cleaned::Removed { certificates: 0, challenges: 0, responses: 0 };
     assert_eq!(clean(&storage, DAY, now()).unwrap(), none);
     let text = String::from_utf8(storage.load(LAST_CLEAN).unwrap().unwrap()).unwrap();
@@ -91,10 +91,10 @@ fn once_in_an_interval() {
 // Two processes at once: one of them cleans.
 #[test]
 fn one_at_a_time() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     let outcomes = std::thread::scope(|scope| {
         let threads: Vec<_> =
-            (0..4).map(|_| scope.spawn(|| clean(&FileStorage::new(folder.path("")), DAY, now()).unwrap())).collect();
+            (0..4).map(|_| scope.spawn(|| clean(&FileStorage::new(directory.path("")), DAY, now()).unwrap())).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
     });
     assert_eq!(outcomes.iter().filter(|outcome| matches!(outcome, Cleaned::Removed { .. })).count(), 1, "{outcomes:?}");

@@ -2,12 +2,12 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::tests::{DAY, Folder, now};
+use crate::tests::{DAY, Directory, now};
 use crate::{FileStorage, Storage};
 
-fn wanted(folder: &Folder, managed: &[Managed]) -> CertificatePlan {
+fn wanted(directory: &Directory, managed: &[Managed]) -> CertificatePlan {
     CertificatePlan {
-        storage: Arc::new(FileStorage::new(folder.path("data"))),
+        storage: Arc::new(FileStorage::new(directory.path("data"))),
         authorities: vec![AuthoritySpec::new("local")],
         loaded: Vec::new(),
         selections: Vec::new(),
@@ -18,8 +18,8 @@ fn wanted(folder: &Folder, managed: &[Managed]) -> CertificatePlan {
     }
 }
 
-fn open(folder: &Folder, managed: &[Managed], before: Option<&Keeper>, now: SystemTime) -> Keeper {
-    Keeper::open(wanted(folder, managed), before, now).unwrap_or_else(|error| panic!("{error}"))
+fn open(directory: &Directory, managed: &[Managed], before: Option<&Keeper>, now: SystemTime) -> Keeper {
+    Keeper::open(wanted(directory, managed), before, now).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn leaf(keeper: &Keeper, name: &str) -> Arc<Certificate> {
@@ -33,32 +33,32 @@ fn local(name: &str) -> Managed {
 // Caddy's documentation: a fresh certificate in storage is used again, by reloads and by the next start.
 #[test]
 fn obtained_once() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     let names = [local("localhost"), local("*.a.localhost"), local("127.0.0.1")];
-    let first = open(&folder, &names, None, now());
+    let first = open(&directory, &names, None, now());
     assert_eq!(leaf(&first, "localhost").names(), ["localhost"]);
     assert_eq!(leaf(&first, "x.a.localhost").names(), ["*.a.localhost"]);
     assert_eq!(leaf(&first, "127.0.0.1").names(), ["127.0.0.1"]);
     for file in
         ["localhost/localhost.crt", "localhost/localhost.key", "wildcard_.a.localhost/wildcard_.a.localhost.json"]
     {
-        assert!(folder.path(&format!("data/certificates/local/{file}")).exists(), "{file}");
+        assert!(directory.path(&format!("data/certificates/local/{file}")).exists(), "{file}");
     }
     let later = now() + Duration::from_secs(60 * 60);
-    let reloaded = open(&folder, &names[..1], Some(&first), later);
+    let reloaded = open(&directory, &names[..1], Some(&first), later);
     assert!(Arc::ptr_eq(&leaf(&reloaded, "localhost"), &leaf(&first, "localhost")));
     assert!(reloaded.store().find(Some("127.0.0.1"), &[], &|_| true).is_none());
-    let restarted = open(&folder, &names, None, later);
+    let restarted = open(&directory, &names, None, later);
     assert_eq!(leaf(&restarted, "localhost").signed().cert, leaf(&first, "localhost").signed().cert);
 }
 
 // certmagic's renewal window: a third of the lifetime, unless the policy sets `renewal_window_ratio`.
 #[test]
 fn renewed_when_a_third_is_left() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     let hour = Duration::from_secs(60 * 60);
     let early = Managed { renewal_ratio: 0.5, reuse_key: true, ..local("b.localhost") };
-    let keeper = open(&folder, &[local("a.localhost"), early], None, now());
+    let keeper = open(&directory, &[local("a.localhost"), early], None, now());
     let (a, b) = (leaf(&keeper, "a.localhost"), leaf(&keeper, "b.localhost"));
     assert_eq!(keeper.renew(now()), Duration::from_secs(600), "the next check comes after `look_every` at the latest");
     assert_eq!(keeper.renew(now() + 6 * hour - Duration::from_secs(5)), Duration::from_secs(5));
@@ -82,32 +82,32 @@ fn renewed_when_a_third_is_left() {
 /// A storage that is read-only: its certificates are used, and new ones of its authority are only in memory.
 #[test]
 fn a_storage_that_cannot_be_written() {
-    let folder = Folder::new();
-    let first = open(&folder, &[local("a.localhost")], None, now());
-    // A folder of locks where none can be made, since permissions do not bind the superuser.
-    let locks = folder.path("data/locks");
+    let directory = Directory::new();
+    let first = open(&directory, &[local("a.localhost")], None, now());
+    // A directory of locks where none can be made, since permissions do not bind the superuser.
+    let locks = directory.path("data/locks");
     std::fs::remove_dir_all(&locks).unwrap();
     std::os::unix::fs::symlink("/proc/nonexistent/locks", &locks).unwrap();
     let names = [local("a.localhost"), local("b.localhost")];
-    let second = open(&folder, &names, None, now());
+    let second = open(&directory, &names, None, now());
     assert_eq!(leaf(&second, "a.localhost").signed().cert, leaf(&first, "a.localhost").signed().cert);
     assert_eq!(leaf(&second, "b.localhost").names(), ["b.localhost"]);
-    assert!(!folder.path("data/certificates/local/b.localhost").exists());
+    assert!(!directory.path("data/certificates/local/b.localhost").exists());
     // All of it is due, the intermediate too.
     second.renew(now() + 8 * DAY);
     assert_eq!(leaf(&second, "a.localhost").not_before(), now() + 8 * DAY);
     // Without a root there is nothing that clients could trust.
-    std::fs::remove_file(folder.path("data/pki/authorities/local/root.crt")).unwrap();
-    let error = Keeper::open(wanted(&folder, &names), None, now()).map(drop).unwrap_err().to_string();
+    std::fs::remove_file(directory.path("data/pki/authorities/local/root.crt")).unwrap();
+    let error = Keeper::open(wanted(&directory, &names), None, now()).map(drop).unwrap_err().to_string();
     assert!(error.contains("/locks: cannot be written: "), "{error}");
 }
 
 #[test]
 fn damaged_files_in_storage_are_replaced() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     let names = [local("localhost")];
-    let at = |file: &str| folder.path(&format!("data/certificates/local/localhost/localhost.{file}"));
-    let mut before = open(&folder, &names, None, now());
+    let at = |file: &str| directory.path(&format!("data/certificates/local/localhost/localhost.{file}"));
+    let mut before = open(&directory, &names, None, now());
     for (file, text) in [
         ("crt", "nonsense"),
         ("crt", ""),
@@ -115,24 +115,24 @@ fn damaged_files_in_storage_are_replaced() {
         ("key", &*generate_key(KeyKind::P256).unwrap().serialize_pem()),
     ] {
         std::fs::write(at(file), text).unwrap();
-        let next = open(&folder, &names, None, now());
+        let next = open(&directory, &names, None, now());
         assert_ne!(leaf(&next, "localhost").signed().cert, leaf(&before, "localhost").signed().cert, "{file} {text}");
         before = next;
     }
     // A leaf whose authority was deleted.
-    std::fs::remove_dir_all(folder.path("data/pki")).unwrap();
-    let next = open(&folder, &names, Some(&before), now());
+    std::fs::remove_dir_all(directory.path("data/pki")).unwrap();
+    let next = open(&directory, &names, Some(&before), now());
     assert_ne!(leaf(&next, "localhost").signed().cert, leaf(&before, "localhost").signed().cert);
 }
 
 // Caddy's `key_type`.
 #[test]
 fn kinds_of_keys() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     let kinds = [KeyKind::P256, KeyKind::P384, KeyKind::Ed25519, KeyKind::Rsa2048];
     let managed: Vec<_> =
         kinds.iter().map(|&key| Managed { key, ..local(&format!("{key:?}.localhost").to_lowercase()) }).collect();
-    let keeper = open(&folder, &managed, None, now());
+    let keeper = open(&directory, &managed, None, now());
     for managed in &managed {
         assert_eq!(leaf(&keeper, &managed.name).names(), std::slice::from_ref(&managed.name));
     }
@@ -140,19 +140,19 @@ fn kinds_of_keys() {
 
 #[test]
 fn a_failed_renewal_keeps_the_certificate() {
-    let folder = Folder::new();
-    let keeper = open(&folder, &[local("localhost")], None, now());
+    let directory = Directory::new();
+    let keeper = open(&directory, &[local("localhost")], None, now());
     let before = leaf(&keeper, "localhost");
-    std::fs::remove_dir_all(folder.path("data")).unwrap();
-    std::fs::write(folder.path("data"), "in the way").unwrap();
+    std::fs::remove_dir_all(directory.path("data")).unwrap();
+    std::fs::write(directory.path("data"), "in the way").unwrap();
     assert_eq!(keeper.renew(now() + Duration::from_secs(11 * 60 * 60)), RENEWAL_RETRY_PAUSE);
     assert!(Arc::ptr_eq(&leaf(&keeper, "localhost"), &before));
-    std::fs::remove_file(folder.path("data")).unwrap();
+    std::fs::remove_file(directory.path("data")).unwrap();
     keeper.renew(now() + Duration::from_secs(11 * 60 * 60));
     assert!(!Arc::ptr_eq(&leaf(&keeper, "localhost"), &before));
 }
 
-/// A folder that calls a function where a name's lock is awaited.
+/// A directory that calls a function where a name's lock is awaited.
 struct WatchedStorage {
     inner: FileStorage,
     at_lock: OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -198,10 +198,10 @@ impl Storage for WatchedStorage {
 // names. Here all three run inside the wait, on the renewing thread: a lock held by the renewal would hang the test.
 #[test]
 fn a_renewal_that_waits_blocks_nothing_else() {
-    let folder = Folder::new();
-    let inner = FileStorage::new(folder.path("data"));
+    let directory = Directory::new();
+    let inner = FileStorage::new(directory.path("data"));
     let storage = Arc::new(WatchedStorage { inner, at_lock: OnceLock::new() });
-    let plan = CertificatePlan { storage: storage.clone(), ..wanted(&folder, &[local("a.localhost")]) };
+    let plan = CertificatePlan { storage: storage.clone(), ..wanted(&directory, &[local("a.localhost")]) };
     let keeper = Arc::new(Keeper::open(plan, None, now()).unwrap());
     let (looks, at_work) = (Arc::new(AtomicUsize::new(0)), Arc::downgrade(&keeper));
     let counted = Arc::clone(&looks);
@@ -235,7 +235,7 @@ fn issued(names: &[&str], from: SystemTime, days: u32) -> (String, String) {
 const NAME: &str = "a.example";
 
 /// Opens a keeper for [`NAME`] with these authorities.
-fn open_public(folder: &Folder, authorities: &[&str], before: Option<&Keeper>) -> Keeper {
+fn open_public(directory: &Directory, authorities: &[&str], before: Option<&Keeper>) -> Keeper {
     let authorities = authorities.iter().map(|&authority| authority.to_owned()).collect();
     let public = Public {
         name: NAME.to_owned(),
@@ -245,13 +245,13 @@ fn open_public(folder: &Folder, authorities: &[&str], before: Option<&Keeper>) -
         storage: None,
         on_demand: false,
     };
-    let plan = CertificatePlan { public: vec![public], authorities: Vec::new(), ..wanted(folder, &[]) };
+    let plan = CertificatePlan { public: vec![public], authorities: Vec::new(), ..wanted(directory, &[]) };
     Keeper::open(plan, before, now()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Puts a certificate as its holder of the lock.
-fn put(keeper: &Keeper, folder: &Folder, authority: &str, chain: &str, key: &str) -> Result<(), Error> {
-    let lock = FileStorage::new(folder.path("data")).lock("issue_cert_a.example").unwrap();
+fn put(keeper: &Keeper, directory: &Directory, authority: &str, chain: &str, key: &str) -> Result<(), Error> {
+    let lock = FileStorage::new(directory.path("data")).lock("issue_cert_a.example").unwrap();
     keeper.put(NAME, authority, chain, key, &lock)
 }
 
@@ -262,31 +262,31 @@ fn served(keeper: &Keeper) -> Option<Arc<Certificate>> {
 // A public name has no certificate until the caller puts one, which the next start finds in Caddy's layout.
 #[test]
 fn a_public_certificate_is_stored_and_loaded() {
-    let folder = Folder::new();
-    let keeper = open_public(&folder, &["one"], None);
+    let directory = Directory::new();
+    let keeper = open_public(&directory, &["one"], None);
     assert!(served(&keeper).is_none() && keeper.renew_at(NAME).is_none());
     assert!(!keeper.reload(NAME, now()).unwrap());
     let (chain, key) = issued(&[NAME], now(), 90);
-    put(&keeper, &folder, "one", &chain, &key).unwrap();
+    put(&keeper, &directory, "one", &chain, &key).unwrap();
     assert_eq!(keeper.renew_at(NAME), Some(now() + 60 * DAY));
     assert_eq!(keeper.renew_at("b.example"), None);
     for file in ["crt", "key", "json"] {
-        assert!(folder.path(&format!("data/certificates/one/{NAME}/{NAME}.{file}")).exists(), "{file}");
+        assert!(directory.path(&format!("data/certificates/one/{NAME}/{NAME}.{file}")).exists(), "{file}");
     }
-    let restarted = open_public(&folder, &["one"], None);
+    let restarted = open_public(&directory, &["one"], None);
     assert_eq!(served(&restarted).unwrap().signed().cert, served(&keeper).unwrap().signed().cert);
-    let reloaded = open_public(&folder, &["one"], Some(&keeper));
+    let reloaded = open_public(&directory, &["one"], Some(&keeper));
     assert!(Arc::ptr_eq(&served(&reloaded).unwrap(), &served(&keeper).unwrap()));
 }
 
 // Caddy's `storage` of an authority and of an automation policy: each has its own, and a certificate does not carry over to another one.
 #[test]
 fn separate_storages() {
-    let folder = Folder::new();
-    let storage = |name: &str| Some(Arc::new(FileStorage::new(folder.path(name))) as SharedStorage);
+    let directory = Directory::new();
+    let storage = |name: &str| Some(Arc::new(FileStorage::new(directory.path(name))) as SharedStorage);
     let plan = |leaves: &str| CertificatePlan {
         authorities: vec![AuthoritySpec { storage: storage("pki"), ..AuthoritySpec::new("local") }],
-        ..wanted(&folder, &[local("a.localhost"), Managed { storage: storage(leaves), ..local("b.localhost") }])
+        ..wanted(&directory, &[local("a.localhost"), Managed { storage: storage(leaves), ..local("b.localhost") }])
     };
     let first = Keeper::open(plan("leaves"), None, now()).unwrap();
     for file in [
@@ -294,26 +294,26 @@ fn separate_storages() {
         "data/certificates/local/a.localhost/a.localhost.crt",
         "leaves/certificates/local/b.localhost/b.localhost.crt",
     ] {
-        assert!(folder.path(file).exists(), "{file}");
+        assert!(directory.path(file).exists(), "{file}");
     }
     for nothing in ["data/pki", "data/certificates/local/b.localhost", "leaves/pki"] {
-        assert!(!folder.path(nothing).exists(), "{nothing}");
+        assert!(!directory.path(nothing).exists(), "{nothing}");
     }
     let same = |keeper: &Keeper, name: &str| leaf(keeper, name).signed().cert == leaf(&first, name).signed().cert;
     let restarted = Keeper::open(plan("leaves"), None, now()).unwrap();
     assert!(same(&restarted, "a.localhost") && same(&restarted, "b.localhost"));
     let moved = Keeper::open(plan("elsewhere"), Some(&first), now()).unwrap();
     assert!(same(&moved, "a.localhost") && !same(&moved, "b.localhost"));
-    assert!(folder.path("elsewhere/certificates/local/b.localhost/b.localhost.crt").exists());
+    assert!(directory.path("elsewhere/certificates/local/b.localhost/b.localhost.crt").exists());
     moved.renew(now() + DAY);
     assert!(!same(&moved, "a.localhost"));
-    assert!(!folder.path("data/certificates/local/b.localhost").exists(), "a renewal writes to the name's storage");
+    assert!(!directory.path("data/certificates/local/b.localhost").exists(), "a renewal writes to the name's storage");
 }
 
 #[test]
 fn a_public_certificate_in_its_own_storage() {
-    let folder = Folder::new();
-    let own: SharedStorage = Arc::new(FileStorage::new(folder.path("own")));
+    let directory = Directory::new();
+    let own: SharedStorage = Arc::new(FileStorage::new(directory.path("own")));
     let public = Public {
         name: NAME.to_owned(),
         authorities: vec!["one".to_owned()],
@@ -322,13 +322,13 @@ fn a_public_certificate_in_its_own_storage() {
         storage: Some(own.clone()),
         on_demand: false,
     };
-    let keeper = open(&folder, &[], None, now());
+    let keeper = open(&directory, &[], None, now());
     keeper.add(public.clone()).unwrap();
     let (chain, key) = issued(&[NAME], now(), 90);
     keeper.put(NAME, "one", &chain, &key, &own.lock("issue_cert_a.example").unwrap()).unwrap();
-    assert!(folder.path(&format!("own/certificates/one/{NAME}/{NAME}.crt")).exists());
+    assert!(directory.path(&format!("own/certificates/one/{NAME}/{NAME}.crt")).exists());
     let found = |public: &Public| {
-        let plan = CertificatePlan { public: vec![public.clone()], ..wanted(&folder, &[]) };
+        let plan = CertificatePlan { public: vec![public.clone()], ..wanted(&directory, &[]) };
         let keeper = Keeper::open(plan, None, now()).unwrap();
         (served(&keeper).is_some(), keeper.reload(NAME, now()).unwrap())
     };
@@ -340,43 +340,43 @@ fn a_public_certificate_in_its_own_storage() {
 // it, which is obtained at once.
 #[test]
 fn another_authority_replaces_the_certificate_while_it_serves() {
-    let folder = Folder::new();
-    let keeper = open_public(&folder, &["staging"], None);
+    let directory = Directory::new();
+    let keeper = open_public(&directory, &["staging"], None);
     let (chain, key) = issued(&[NAME], now(), 90);
-    put(&keeper, &folder, "staging", &chain, &key).unwrap();
+    put(&keeper, &directory, "staging", &chain, &key).unwrap();
     let old = served(&keeper).unwrap();
-    let reloaded = open_public(&folder, &["production"], Some(&keeper));
+    let reloaded = open_public(&directory, &["production"], Some(&keeper));
     // Also by the next reload.
-    let reloaded = open_public(&folder, &["production"], Some(&reloaded));
+    let reloaded = open_public(&directory, &["production"], Some(&reloaded));
     assert!(Arc::ptr_eq(&served(&reloaded).unwrap(), &old) && reloaded.issued(NAME).unwrap().is_superseded);
     assert!(reloaded.renew_at(NAME).unwrap() <= now());
     assert!(!reloaded.reload(NAME, now()).unwrap(), "the old one does not count");
     let (chain, key) = issued(&[NAME], now(), 60);
-    put(&reloaded, &folder, "production", &chain, &key).unwrap();
+    put(&reloaded, &directory, "production", &chain, &key).unwrap();
     assert_eq!(served(&reloaded).unwrap().not_after(), now() + 60 * DAY);
     assert_eq!(reloaded.renew_at(NAME), Some(now() + 40 * DAY));
     // If storage has a certificate of the new authority, that serves at once.
-    let reloaded = open_public(&folder, &["production"], Some(&keeper));
+    let reloaded = open_public(&directory, &["production"], Some(&keeper));
     assert_eq!(served(&reloaded).unwrap().not_after(), now() + 60 * DAY);
 }
 
 // As the test above, for another storage. The certificate is as good as a new one as soon as that storage has it.
 #[test]
 fn a_certificate_serves_while_the_storage_is_replaced() {
-    let folder = Folder::new();
-    let keeper = open_public(&folder, &["one"], None);
+    let directory = Directory::new();
+    let keeper = open_public(&directory, &["one"], None);
     let (chain, key) = issued(&[NAME], now(), 90);
-    put(&keeper, &folder, "one", &chain, &key).unwrap();
+    put(&keeper, &directory, "one", &chain, &key).unwrap();
     let old = served(&keeper).unwrap();
     let public = keeper.kept().public[NAME].public.clone();
-    let storage: SharedStorage = Arc::new(FileStorage::new(folder.path("other")));
-    let plan = CertificatePlan { storage, public: vec![public], authorities: Vec::new(), ..wanted(&folder, &[]) };
+    let storage: SharedStorage = Arc::new(FileStorage::new(directory.path("other")));
+    let plan = CertificatePlan { storage, public: vec![public], authorities: Vec::new(), ..wanted(&directory, &[]) };
     let moved = Keeper::open(plan, Some(&keeper), now()).unwrap();
     assert!(Arc::ptr_eq(&served(&moved).unwrap(), &old));
     assert!(moved.renew_at(NAME).unwrap() <= now() && !moved.reload(NAME, now()).unwrap());
     let files = format!("certificates/one/{NAME}");
-    std::fs::create_dir_all(folder.path("other/certificates/one")).unwrap();
-    std::fs::rename(folder.path(&format!("data/{files}")), folder.path(&format!("other/{files}"))).unwrap();
+    std::fs::create_dir_all(directory.path("other/certificates/one")).unwrap();
+    std::fs::rename(directory.path(&format!("data/{files}")), directory.path(&format!("other/{files}"))).unwrap();
     assert!(moved.reload(NAME, now()).unwrap());
     assert_eq!(moved.renew_at(NAME), Some(now() + 60 * DAY));
     assert!(Arc::ptr_eq(&served(&moved).unwrap(), &old));
@@ -385,13 +385,13 @@ fn a_certificate_serves_while_the_storage_is_replaced() {
 // The certificate stays in use if its authority is one of the new ones: here storage has lost it.
 #[test]
 fn further_authorities_keep_the_certificate() {
-    let folder = Folder::new();
-    let keeper = open_public(&folder, &["one"], None);
+    let directory = Directory::new();
+    let keeper = open_public(&directory, &["one"], None);
     let (chain, key) = issued(&[NAME], now(), 90);
-    put(&keeper, &folder, "one", &chain, &key).unwrap();
-    std::fs::remove_dir_all(folder.path("data")).unwrap();
+    put(&keeper, &directory, "one", &chain, &key).unwrap();
+    std::fs::remove_dir_all(directory.path("data")).unwrap();
     for authorities in [&["one", "two"][..], &["two", "one"]] {
-        let reloaded = open_public(&folder, authorities, Some(&keeper));
+        let reloaded = open_public(&directory, authorities, Some(&keeper));
         assert!(Arc::ptr_eq(&served(&reloaded).unwrap(), &served(&keeper).unwrap()));
         assert_eq!(reloaded.renew_at(NAME), Some(now() + 60 * DAY));
     }
@@ -400,7 +400,7 @@ fn further_authorities_keep_the_certificate() {
 // Caddy's `Cleanup`: a certificate of a local authority does not stand in for one of a public authority, since other clients trust it.
 #[test]
 fn a_local_certificate_serves_for_no_public_authority() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     let public = |authorities: &[&str]| Public {
         name: NAME.to_owned(),
         authorities: authorities.iter().map(|&authority| authority.to_owned()).collect(),
@@ -410,11 +410,11 @@ fn a_local_certificate_serves_for_no_public_authority() {
         on_demand: false,
     };
     let reload = |authorities: &[&str], before: Option<&Keeper>| {
-        let plan = CertificatePlan { public: vec![public(authorities)], ..wanted(&folder, &[]) };
+        let plan = CertificatePlan { public: vec![public(authorities)], ..wanted(&directory, &[]) };
         Keeper::open(plan, before, now()).unwrap()
     };
     let keeper = reload(&["one", "local"], None);
-    let lock = FileStorage::new(folder.path("data")).lock("issue_cert_a.example").unwrap();
+    let lock = FileStorage::new(directory.path("data")).lock("issue_cert_a.example").unwrap();
     keeper.sign_public(&local(NAME), &lock, now()).unwrap();
     assert!(served(&reload(&["two", "local"], Some(&keeper))).is_some());
     assert!(served(&reload(&["one"], Some(&keeper))).is_none());
@@ -424,10 +424,10 @@ fn a_local_certificate_serves_for_no_public_authority() {
 // on demand stay, nor its OCSP status.
 #[test]
 fn an_equal_certificate_in_storage_changes_nothing() {
-    let folder = Folder::new();
-    let keeper = open_public(&folder, &["one"], None);
+    let directory = Directory::new();
+    let keeper = open_public(&directory, &["one"], None);
     let (chain, key) = issued(&[NAME], now(), 90);
-    put(&keeper, &folder, "one", &chain, &key).unwrap();
+    put(&keeper, &directory, "one", &chain, &key).unwrap();
     let before = served(&keeper).unwrap();
     assert!(keeper.reload(NAME, now()).unwrap());
     assert!(Arc::ptr_eq(&served(&keeper).unwrap(), &before));
@@ -436,12 +436,12 @@ fn an_equal_certificate_in_storage_changes_nothing() {
 // A local certificate that is about to end is signed again from memory if storage cannot be read. Storage keeps its values.
 #[test]
 fn a_storage_that_cannot_be_read() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     for reuse_key in [false, true] {
         let managed = Managed { reuse_key, ..local("localhost") };
-        let keeper = open(&folder, &[managed], None, now());
-        // Reading a folder as a file fails, for root too.
-        let at = folder.path("data/certificates/local/localhost/localhost.key");
+        let keeper = open(&directory, &[managed], None, now());
+        // Reading a directory as a file fails, for root too.
+        let at = directory.path("data/certificates/local/localhost/localhost.key");
         std::fs::remove_file(&at).unwrap();
         std::fs::create_dir(&at).unwrap();
         let before = leaf(&keeper, "localhost");
@@ -450,14 +450,14 @@ fn a_storage_that_cannot_be_read() {
         assert!(Arc::ptr_eq(&leaf(&keeper, "localhost"), &before), "it serves for hours");
         keeper.renew(now() + 12 * hour - Duration::from_secs(60));
         assert_eq!(leaf(&keeper, "localhost").not_after(), now() + 24 * hour - Duration::from_secs(60));
-        std::fs::remove_dir_all(folder.path("data/certificates")).unwrap();
+        std::fs::remove_dir_all(directory.path("data/certificates")).unwrap();
     }
 }
 
 #[test]
 fn a_certificate_that_does_not_match_is_not_stored() {
-    let folder = Folder::new();
-    let keeper = open_public(&folder, &["one"], None);
+    let directory = Directory::new();
+    let keeper = open_public(&directory, &["one"], None);
     let (good, key) = issued(&[NAME], now(), 90);
     let (other_name, other_key) = issued(&["b.example"], now(), 90);
     for (why, chain, key, want) in [
@@ -466,62 +466,62 @@ fn a_certificate_that_does_not_match_is_not_stored() {
         ("no chain", "", &key, "certificates/one/a.example/a.example.crt"),
         ("no key", &good, "", "certificates/one/a.example/a.example.key"),
     ] {
-        let error = put(&keeper, &folder, "one", chain, key).unwrap_err().to_string();
+        let error = put(&keeper, &directory, "one", chain, key).unwrap_err().to_string();
         assert!(error.contains(want), "{why}: {error}");
-        assert!(served(&keeper).is_none() && !folder.path("data/certificates").exists(), "{why}");
+        assert!(served(&keeper).is_none() && !directory.path("data/certificates").exists(), "{why}");
     }
 }
 
 // Of the authorities, the certificate that stays valid the longest is served.
 #[test]
 fn the_certificate_with_the_latest_expiry() {
-    let folder = Folder::new();
-    let keeper = open_public(&folder, &["one"], None);
+    let directory = Directory::new();
+    let keeper = open_public(&directory, &["one"], None);
     for (authority, days) in [("one", 30), ("two", 90), ("three", 60)] {
         let (chain, key) = issued(&[NAME], now(), days);
-        put(&keeper, &folder, authority, &chain, &key).unwrap();
+        put(&keeper, &directory, authority, &chain, &key).unwrap();
     }
-    let restarted = open_public(&folder, &["one", "two", "three"], None);
+    let restarted = open_public(&directory, &["one", "two", "three"], None);
     assert_eq!(served(&restarted).unwrap().not_after(), now() + 90 * DAY);
-    assert_eq!(served(&open_public(&folder, &["one", "three"], None)).unwrap().not_after(), now() + 60 * DAY);
+    assert_eq!(served(&open_public(&directory, &["one", "three"], None)).unwrap().not_after(), now() + 60 * DAY);
 }
 
 // An expired certificate in storage is served, because this machine's clock may be wrong, and is due at once. `reload` takes only one that
 // is not due.
 #[test]
 fn expired_or_broken_in_storage() {
-    let folder = Folder::new();
-    let keeper = open_public(&folder, &["one"], None);
+    let directory = Directory::new();
+    let keeper = open_public(&directory, &["one"], None);
     let (chain, key) = issued(&[NAME], now() - 100 * DAY, 90);
-    put(&keeper, &folder, "one", &chain, &key).unwrap();
-    let restarted = open_public(&folder, &["one"], None);
+    put(&keeper, &directory, "one", &chain, &key).unwrap();
+    let restarted = open_public(&directory, &["one"], None);
     assert!(served(&restarted).is_some() && restarted.renew_at(NAME).unwrap() < now());
     assert!(!restarted.reload(NAME, now()).unwrap());
     // Another process renews it.
     let (chain, key) = issued(&[NAME], now(), 90);
-    put(&keeper, &folder, "one", &chain, &key).unwrap();
+    put(&keeper, &directory, "one", &chain, &key).unwrap();
     assert!(restarted.reload(NAME, now()).unwrap());
     assert_eq!(restarted.renew_at(NAME), Some(now() + 60 * DAY));
     assert_eq!(served(&restarted).unwrap().not_after(), now() + 90 * DAY);
     // A crash between two writes leaves a key that does not belong to the chain.
     let (_, other) = issued(&[NAME], now(), 90);
-    std::fs::write(folder.path(&format!("data/certificates/one/{NAME}/{NAME}.key")), other).unwrap();
-    assert!(served(&open_public(&folder, &["one"], None)).is_none());
+    std::fs::write(directory.path(&format!("data/certificates/one/{NAME}/{NAME}.key")), other).unwrap();
+    assert!(served(&open_public(&directory, &["one"], None)).is_none());
     assert!(!restarted.reload(NAME, now()).unwrap() && served(&restarted).is_some());
 }
 
 // A full disk: the certificate that the authority has issued is served nevertheless.
 #[test]
 fn a_certificate_that_cannot_be_stored_is_served() {
-    let folder = Folder::new();
-    let keeper = open_public(&folder, &["one"], None);
-    let lock = FileStorage::new(folder.path("data")).lock("issue_cert_a.example").unwrap();
-    std::fs::remove_dir_all(folder.path("data")).unwrap();
-    std::fs::write(folder.path("data"), "in the way").unwrap();
+    let directory = Directory::new();
+    let keeper = open_public(&directory, &["one"], None);
+    let lock = FileStorage::new(directory.path("data")).lock("issue_cert_a.example").unwrap();
+    std::fs::remove_dir_all(directory.path("data")).unwrap();
+    std::fs::write(directory.path("data"), "in the way").unwrap();
     let (chain, key) = issued(&[NAME], now(), 90);
     let error = keeper.put(NAME, "one", &chain, &key, &lock).unwrap_err();
     assert!(
-        matches!(&error, Error::Write(place, _) if place.starts_with(folder.path("data").to_str().unwrap())),
+        matches!(&error, Error::Write(place, _) if place.starts_with(directory.path("data").to_str().unwrap())),
         "{error}"
     );
     assert_eq!((served(&keeper).is_some(), keeper.renew_at(NAME)), (true, Some(now() + 60 * DAY)));
@@ -530,8 +530,8 @@ fn a_certificate_that_cannot_be_stored_is_served() {
 // On-demand TLS: a handshake adds the name; a certificate that is due and was not used leaves memory instead of being renewed.
 #[test]
 fn names_on_demand() {
-    let folder = Folder::new();
-    let keeper = open(&folder, &[local("localhost")], None, now());
+    let directory = Directory::new();
+    let keeper = open(&directory, &[local("localhost")], None, now());
     let on_demand = |name: &str| Managed { on_demand: true, ..local(name) };
     for name in ["used.example", "unused.example"] {
         let added = keeper.add_managed(on_demand(name), now()).unwrap();
@@ -555,8 +555,8 @@ fn names_on_demand() {
 // A name that is added between two checks is renewed when it is due, not at the check that was planned before.
 #[test]
 fn an_added_name_is_renewed_in_time() {
-    let folder = Folder::new();
-    let keeper = open(&folder, &[local("localhost")], None, now());
+    let directory = Directory::new();
+    let keeper = open(&directory, &[local("localhost")], None, now());
     let seconds = Duration::from_secs;
     assert_eq!((keeper.renew(now()), keeper.until_renewal(now() + seconds(1))), (seconds(600), seconds(599)));
     let short = Managed { lifetime: seconds(30), on_demand: true, ..local("a.example") };
@@ -572,8 +572,8 @@ fn an_added_name_is_renewed_in_time() {
 // On-demand TLS: ever new names do not make memory grow without bound, whichever kind of authority signs for them.
 #[test]
 fn names_on_demand_are_bounded() {
-    let folder = Folder::new();
-    let keeper = open(&folder, &[local("localhost")], None, now());
+    let directory = Directory::new();
+    let keeper = open(&directory, &[local("localhost")], None, now());
     let public = Public {
         name: String::new(),
         authorities: Vec::new(),
@@ -607,16 +607,16 @@ fn names_on_demand_are_bounded() {
 #[test]
 fn a_public_name_is_added_and_removed() {
     const NAME: &str = "p.example";
-    let folder = Folder::new();
-    let at = folder.path("data/certificates/ca/p.example");
+    let directory = Directory::new();
+    let at = directory.path("data/certificates/ca/p.example");
     std::fs::create_dir_all(&at).unwrap();
-    let signed = open(&folder, &[Managed::new(NAME, "local")], None, now());
+    let signed = open(&directory, &[Managed::new(NAME, "local")], None, now());
     for extension in ["crt", "key"] {
-        let from = folder.path(&format!("data/certificates/local/{NAME}/{NAME}.{extension}"));
+        let from = directory.path(&format!("data/certificates/local/{NAME}/{NAME}.{extension}"));
         std::fs::copy(from, at.join(format!("{NAME}.{extension}"))).unwrap();
     }
     drop(signed);
-    let keeper = open(&folder, &[], None, now());
+    let keeper = open(&directory, &[], None, now());
     let public = |authority: &str| Public {
         name: NAME.to_owned(),
         authorities: vec![authority.to_owned()],
@@ -638,9 +638,9 @@ fn a_public_name_is_added_and_removed() {
 // One certificate that cannot be read does not keep the others from being served.
 #[test]
 fn an_unreadable_certificate_is_left_out() {
-    let folder = Folder::new();
-    // Reading a folder as a file fails, for root too.
-    std::fs::create_dir_all(folder.path("data/certificates/ca/a.example/a.example.crt")).unwrap();
+    let directory = Directory::new();
+    // Reading a directory as a file fails, for root too.
+    std::fs::create_dir_all(directory.path("data/certificates/ca/a.example/a.example.crt")).unwrap();
     let public = Public {
         name: "a.example".to_owned(),
         authorities: vec!["ca".to_owned()],
@@ -649,7 +649,7 @@ fn an_unreadable_certificate_is_left_out() {
         storage: None,
         on_demand: false,
     };
-    let plan = CertificatePlan { public: vec![public], ..wanted(&folder, &[local("localhost")]) };
+    let plan = CertificatePlan { public: vec![public], ..wanted(&directory, &[local("localhost")]) };
     let keeper = Keeper::open(plan, None, now()).unwrap();
     assert!(keeper.issued("a.example").is_none());
     assert!(matches!(keeper.reload("a.example", now()), Err(Error::Read(..))), "its task reports the failure");

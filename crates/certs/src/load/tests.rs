@@ -6,7 +6,7 @@ use rcgen::{KeyPair, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256};
 use rustls::pki_types::pem::PemObject as _;
 
 use super::*;
-use crate::tests::Folder;
+use crate::tests::Directory;
 
 /// A self-signed certificate for a name, and its key, as PEM.
 fn pair(name: &str, algorithm: &'static rcgen::SignatureAlgorithm) -> (String, String) {
@@ -27,39 +27,39 @@ fn pem_source(certificate: &str, key: &str) -> [LoadedSource; 1] {
 // Caddy's documentation of `load_files`, `load_pem`, `load_folders`: RSA, ECDSA and Ed25519, as PEM.
 #[test]
 fn kinds_of_keys() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     for (index, algorithm) in [&PKCS_ED25519, &PKCS_ECDSA_P384_SHA384, &PKCS_RSA_SHA256].into_iter().enumerate() {
         let (certificate, key) = pair("a.example", algorithm);
         assert!(outcome(&pem_source(&certificate, &key)).is_ok(), "{index}");
-        fs::create_dir_all(folder.path("bundles/deep")).unwrap();
+        fs::create_dir_all(directory.path("bundles/deep")).unwrap();
         let name = if index == 0 { "bundles/deep/x.PEM".to_owned() } else { format!("bundles/{index}.pem") };
-        fs::write(folder.path(&name), format!("# both\n{key}{certificate}")).unwrap();
-        let (at, of) = (folder.path(&format!("{index}.crt")), folder.path(&format!("{index}.key")));
+        fs::write(directory.path(&name), format!("# both\n{key}{certificate}")).unwrap();
+        let (at, of) = (directory.path(&format!("{index}.crt")), directory.path(&format!("{index}.key")));
         fs::write(&at, &certificate).unwrap();
         fs::write(&of, &key).unwrap();
         let files = LoadedSource::Files { certificate: at, key: of, tags: vec!["t".into()] };
         assert_eq!(load(std::slice::from_ref(&files)).unwrap()[0].tags(), ["t"]);
     }
-    fs::write(folder.path("bundles/other.txt"), "not looked at").unwrap();
-    assert_eq!(outcome(&[LoadedSource::Folder(folder.path("bundles"))]).unwrap().len(), 3);
+    fs::write(directory.path("bundles/other.txt"), "not looked at").unwrap();
+    assert_eq!(outcome(&[LoadedSource::Directory(directory.path("bundles"))]).unwrap().len(), 3);
 }
 
-// Caddy's `load_folders` uses Go's `filepath.Walk`: links to files are read, links to folders are not. Two links to their own folder would
-// otherwise double the files with each level.
+// Caddy's `load_folders` uses Go's `filepath.Walk`: links to files are read, links to directories are not. Two links to their own directory
+// would otherwise double the files with each level.
 #[test]
-fn links_to_folders_are_not_followed() {
+fn links_to_directories_are_not_followed() {
     use std::os::unix::fs::symlink;
-    let folder = Folder::new();
-    fs::create_dir_all(folder.path("bundles/deep")).unwrap();
+    let directory = Directory::new();
+    fs::create_dir_all(directory.path("bundles/deep")).unwrap();
     let (certificate, key) = pair("a.example", &PKCS_ED25519);
-    fs::write(folder.path("a.pem"), format!("{key}{certificate}")).unwrap();
-    symlink(folder.path("a.pem"), folder.path("bundles/deep/linked.pem")).unwrap();
+    fs::write(directory.path("a.pem"), format!("{key}{certificate}")).unwrap();
+    symlink(directory.path("a.pem"), directory.path("bundles/deep/linked.pem")).unwrap();
     for link in ["one", "two", "three.pem"] {
-        symlink(folder.path("bundles"), folder.path(&format!("bundles/{link}"))).unwrap();
+        symlink(directory.path("bundles"), directory.path(&format!("bundles/{link}"))).unwrap();
     }
-    // The folder itself may be a link.
-    symlink(folder.path("bundles"), folder.path("linked")).unwrap();
-    assert_eq!(outcome(&[LoadedSource::Folder(folder.path("linked"))]).unwrap().len(), 1);
+    // The directory itself may be a link.
+    symlink(directory.path("bundles"), directory.path("linked")).unwrap();
+    assert_eq!(outcome(&[LoadedSource::Directory(directory.path("linked"))]).unwrap().len(), 1);
 }
 
 // SEC 1 and PKCS #1: the formats that OpenSSL writes with these options. Caddy stores its own keys as SEC 1.
@@ -69,18 +69,18 @@ fn keys_of_openssl() {
         eprintln!("skipped: openssl is not installed");
         return;
     }
-    let folder = Folder::new();
+    let directory = Directory::new();
     for (kind, header) in [("EC", "-----BEGIN EC PRIVATE KEY-----"), ("RSA", "-----BEGIN RSA PRIVATE KEY-----")] {
         let (algorithm, option) =
             if kind == "EC" { (&rcgen::PKCS_ECDSA_P256_SHA256, "ec") } else { (&PKCS_RSA_SHA256, "rsa") };
         let (certificate, key) = pair("a.example", algorithm);
-        fs::write(folder.path("in"), key).unwrap();
+        fs::write(directory.path("in"), key).unwrap();
         let mut command = Command::new("openssl");
-        command.arg(option).arg("-in").arg(folder.path("in")).arg("-out").arg(folder.path("out"));
+        command.arg(option).arg("-in").arg(directory.path("in")).arg("-out").arg(directory.path("out"));
         command.args((kind == "RSA").then_some("-traditional"));
         let output = command.output().unwrap();
         assert!(output.status.success(), "{output:?}");
-        let key = fs::read_to_string(folder.path("out")).unwrap();
+        let key = fs::read_to_string(directory.path("out")).unwrap();
         assert!(key.contains(header), "{key}");
         assert!(outcome(&pem_source(&certificate, &key)).unwrap()[0].contains(&"a.example".to_owned()), "{kind}");
     }
@@ -119,7 +119,7 @@ fn the_der_decides_the_format_of_a_key() {
 
 #[test]
 fn mistakes_name_their_place() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     let (certificate, key) = pair("a.example", &PKCS_ED25519);
     let (_, other) = pair("a.example", &PKCS_ED25519);
     let encrypted = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
@@ -149,7 +149,7 @@ fn mistakes_name_their_place() {
         assert_eq!(outcome(&pem_source(certificate, key)), Err(want));
     }
     let der = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
-    let (at, of) = (folder.path("der.crt"), folder.path("the.key"));
+    let (at, of) = (directory.path("der.crt"), directory.path("the.key"));
     fs::write(&at, &der).unwrap();
     fs::write(&of, &key).unwrap();
     let place = at.display().to_string();
@@ -161,13 +161,13 @@ fn mistakes_name_their_place() {
     let nonsense = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n";
     let error = outcome(&pem_source(nonsense, &key)).unwrap_err();
     assert!(error.starts_with("p.certificate: found a certificate that cannot be read: "), "{error}");
-    let nowhere = folder.path("nowhere.crt");
+    let nowhere = directory.path("nowhere.crt");
     let files = LoadedSource::Files { certificate: nowhere.clone(), key: nowhere.clone(), tags: Vec::new() };
     let error = outcome(&[files]).unwrap_err();
     assert!(error.starts_with(&format!("{}: cannot be read: ", nowhere.display())), "{error}");
-    fs::write(folder.path("x.pem"), &certificate).unwrap();
-    let error = outcome(&[LoadedSource::Folder(folder.path(""))]).unwrap_err();
-    assert!(error.starts_with(&format!("{}: found `-----BEGIN CERT", folder.path("x.pem").display())), "{error}");
+    fs::write(directory.path("x.pem"), &certificate).unwrap();
+    let error = outcome(&[LoadedSource::Directory(directory.path(""))]).unwrap_err();
+    assert!(error.starts_with(&format!("{}: found `-----BEGIN CERT", directory.path("x.pem").display())), "{error}");
 }
 
 // RFC 7468 §3: the end of a section takes a line. Go's parser ignores a section that ends otherwise, so Caddy refuses the chain.
@@ -251,8 +251,8 @@ fn a_certificate_without_names_is_refused() {
 // Caddy's documentation of `load_storage`: pairs of keys in the storage.
 #[test]
 fn certificates_in_a_storage() {
-    let folder = Folder::new();
-    let storage: SharedStorage = std::sync::Arc::new(crate::FileStorage::new(folder.path("")));
+    let directory = Directory::new();
+    let storage: SharedStorage = std::sync::Arc::new(crate::FileStorage::new(directory.path("")));
     let (certificate, key) = pair("a.example", &PKCS_ED25519);
     let source = |certificate: &str| LoadedSource::Stored {
         storage: storage.clone(),

@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 use time::macros::format_description;
 
 use super::*;
-use crate::tests::{DAY, Folder, now};
+use crate::tests::{DAY, Directory, now};
 use crate::{CertificatePlan, FileStorage, Keeper, Public};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -258,8 +258,8 @@ fn the_life_of_a_staple() {
 // CertMagic's `StorageKeys.OCSPStaple`: `ocsp/NAME-HASH`, the hash of the chain's PEM by FNV-1a.
 #[test]
 fn in_storage() {
-    let folder = Folder::new();
-    let storage = FileStorage::new(folder.path(""));
+    let directory = Directory::new();
+    let storage = FileStorage::new(directory.path(""));
     let authority = Authority::new("ca");
     let leaf = authority.leaf(true);
     let response = TestResponse::good(&leaf).signed(authority.issuer.key(), &[]);
@@ -281,7 +281,7 @@ fn in_storage() {
 #[test]
 fn a_reload_that_disables_stapling() {
     const NAME: &str = "a.example";
-    let (folder, authority) = (Folder::new(), Authority::new("ca"));
+    let (directory, authority) = (Directory::new(), Authority::new("ca"));
     let open = |disabled, before: Option<&Keeper>| {
         let public = Public {
             name: NAME.to_owned(),
@@ -292,7 +292,7 @@ fn a_reload_that_disables_stapling() {
             on_demand: true,
         };
         let plan = CertificatePlan {
-            storage: Arc::new(FileStorage::new(folder.path("data"))),
+            storage: Arc::new(FileStorage::new(directory.path("data"))),
             authorities: Vec::new(),
             loaded: Vec::new(),
             selections: Vec::new(),

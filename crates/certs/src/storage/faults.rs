@@ -13,20 +13,20 @@ use rcgen::CertificateParams;
 use super::*;
 use crate::OcspPolicy;
 use crate::replace::is_temporary;
-use crate::tests::{DAY, Folder, now};
+use crate::tests::{DAY, Directory, now};
 use crate::{AuthoritySpec, CertificatePlan, Keeper, KeyKind, Managed, Public, generate_key};
 
-const FOLDER: &str = "CERTS_FAULT_FOLDER";
+const DIRECTORY: &str = "CERTS_FAULT_DIRECTORY";
 const STEP: &str = "CERTS_FAULT_STEP";
 const LOCAL: &str = "local.example";
 const PUBLIC: &str = "public.example";
 const ACCOUNT: &str = "acme/ca/users/default/default.key";
 
-/// A folder whose process dies at one of its steps. Each write has three: before it, within it, and after it.
+/// A directory whose process dies at one of its steps. Each write has three: before it, within it, and after it.
 #[derive(Debug, Clone)]
 struct FatalStorage {
     inner: FileStorage,
-    folder: PathBuf,
+    directory: PathBuf,
     steps: Arc<AtomicUsize>,
     fatal: usize,
 }
@@ -47,7 +47,7 @@ impl FatalStorage {
         }
         if self.step() {
             // As `replace` leaves it when it is killed in the middle.
-            let path = self.folder.join(format!("{key}.0123456789abcdef.new"));
+            let path = self.directory.join(format!("{key}.0123456789abcdef.new"));
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, &value[..value.len() / 2]).unwrap();
             Self::die();
@@ -152,12 +152,12 @@ fn live(storage: SharedStorage, now: SystemTime) {
 /// The process that is killed; in an ordinary run it does nothing.
 #[test]
 fn victim() {
-    let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
-    let inner = FileStorage::new(&folder);
+    let Some(directory) = std::env::var_os(DIRECTORY).map(PathBuf::from) else { return };
+    let inner = FileStorage::new(&directory);
     match std::env::var(STEP) {
         Ok(step) => {
             let (steps, fatal) = (Arc::default(), step.parse().unwrap());
-            live(Arc::new(FatalStorage { inner, folder, steps, fatal }), now());
+            live(Arc::new(FatalStorage { inner, directory, steps, fatal }), now());
         }
         Err(_) => {
             println!("begun");
@@ -169,9 +169,11 @@ fn victim() {
     }
 }
 
-fn victim_command(folder: &Path) -> Command {
+fn victim_command(directory: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "storage::faults::victim", "--nocapture", "--test-threads", "1"]).env(FOLDER, folder);
+    command
+        .args(["--exact", "storage::faults::victim", "--nocapture", "--test-threads", "1"])
+        .env(DIRECTORY, directory);
     command.stderr(Stdio::null());
     command
 }
@@ -185,8 +187,8 @@ struct Remembered {
 
 impl Remembered {
     /// Starts a server after the kill: everything that it serves is whole, and nothing that lasts is lost.
-    fn check(&mut self, folder: &Path, why: &str) {
-        let storage = FileStorage::new(folder);
+    fn check(&mut self, directory: &Path, why: &str) {
+        let storage = FileStorage::new(directory);
         for key in storage.list("").unwrap() {
             assert!(!is_temporary(Path::new(&key)), "{why}: {key}");
             assert_ne!(storage.load(&key).unwrap().as_deref(), Some(&b""[..]), "{why}: {key}");
@@ -200,9 +202,9 @@ impl Remembered {
         let keeper = open(Arc::new(storage), now()).unwrap_or_else(|error| panic!("{why}: {error}"));
         assert!(keeper.store().find(Some(LOCAL), &[], &|_| true).is_some(), "{why}");
         put(&keeper, now()).unwrap();
-        let restarted = open(Arc::new(FileStorage::new(folder)), now()).unwrap();
+        let restarted = open(Arc::new(FileStorage::new(directory)), now()).unwrap();
         assert!(restarted.issued(PUBLIC).is_some(), "{why}");
-        self.root = FileStorage::new(folder).load("pki/authorities/local/root.crt").unwrap();
+        self.root = FileStorage::new(directory).load("pki/authorities/local/root.crt").unwrap();
     }
 }
 
@@ -212,13 +214,13 @@ impl Remembered {
 fn killed_at_every_write() {
     let mut step = 0;
     loop {
-        let folder = Folder::new();
+        let directory = Directory::new();
         let status =
-            victim_command(&folder.path("")).env(STEP, step.to_string()).stdout(Stdio::null()).status().unwrap();
+            victim_command(&directory.path("")).env(STEP, step.to_string()).stdout(Stdio::null()).status().unwrap();
         let mut remembered = Remembered::default();
-        remembered.check(&folder.path(""), &format!("step {step}"));
+        remembered.check(&directory.path(""), &format!("step {step}"));
         // Without a second kill.
-        remembered.check(&folder.path(""), &format!("after step {step}"));
+        remembered.check(&directory.path(""), &format!("after step {step}"));
         if status.success() {
             break;
         }
@@ -231,36 +233,36 @@ fn killed_at_every_write() {
 #[test]
 fn killed_at_any_moment() {
     let seed = std::env::var("CERTS_FAULT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x5eed_u64);
-    let folder = Folder::new();
+    let directory = Directory::new();
     let (mut random, mut remembered) = (seed | 1, Remembered::default());
     for round in 0..25 {
         // xorshift64.
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        let mut child = victim_command(&folder.path("")).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = victim_command(&directory.path("")).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = [0; 1];
         io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut line).unwrap();
         std::thread::sleep(Duration::from_micros(random % 30_000));
         child.kill().unwrap();
         child.wait().unwrap();
-        remembered.check(&folder.path(""), &format!("round {round} of CERTS_FAULT_SEED={seed}"));
+        remembered.check(&directory.path(""), &format!("round {round} of CERTS_FAULT_SEED={seed}"));
     }
-    let keys = FileStorage::new(folder.path("")).list("").unwrap();
+    let keys = FileStorage::new(directory.path("")).list("").unwrap();
     assert_eq!(keys.iter().collect::<HashSet<_>>().len(), keys.len());
 }
 
 /// A file system of 128 KiB in memory; unmounted when dropped.
-struct TinyDisk(Folder);
+struct TinyDisk(Directory);
 
 impl TinyDisk {
     /// `None` if this user must not mount one.
     fn mount() -> Option<Self> {
-        let folder = Folder::new();
+        let directory = Directory::new();
         let mut command = Command::new("mount");
-        command.args(["-t", "tmpfs", "-o", "size=128k", "tmpfs"]).arg(folder.path(""));
+        command.args(["-t", "tmpfs", "-o", "size=128k", "tmpfs"]).arg(directory.path(""));
         match command.stderr(Stdio::null()).status() {
-            Ok(status) if status.success() => Some(Self(folder)),
+            Ok(status) if status.success() => Some(Self(directory)),
             _ => {
                 eprintln!("skipped: only root can mount a file system");
                 None
@@ -336,8 +338,8 @@ fn a_disk_without_room() {
 // A clock that jumps: after each jump, certificates are served that are valid by the clock, under the same root; no certificate is lost.
 #[test]
 fn a_clock_that_jumps() {
-    let folder = Folder::new();
-    let storage = || -> SharedStorage { Arc::new(FileStorage::new(folder.path(""))) };
+    let directory = Directory::new();
+    let storage = || -> SharedStorage { Arc::new(FileStorage::new(directory.path(""))) };
     let keeper = open(storage(), now()).unwrap();
     put(&keeper, now()).unwrap();
     let local = |keeper: &Keeper| keeper.store().find(Some(LOCAL), &[], &|_| true).unwrap();

@@ -1,4 +1,4 @@
-//! Storage in a folder of files.
+//! Storage in a directory of files.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -7,21 +7,21 @@ use std::{fs, io};
 use super::lock::FileLock;
 use super::{HeldLock, Lock, Storage, safe_key};
 use crate::Error;
-use crate::replace::{Durability, is_temporary, make_folder, replace};
+use crate::replace::{Durability, is_temporary, make_directory, replace};
 
-/// The folder of locks, next to the values' folders.
+/// The directory of locks, next to the values' directories.
 const LOCKS: &str = "locks";
-/// Deepest nesting of folders that [`Storage::list`] reads. It also ends a cycle of symbolic links.
+/// Deepest nesting of directories that [`Storage::list`] reads. It also ends a cycle of symbolic links.
 const DEPTH_MAX: usize = 16;
 
-/// A folder in which each key is a path. Only the process's user can read the values.
+/// A directory in which each key is a path. Only the process's user can read the values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileStorage {
     root: PathBuf,
 }
 
 impl FileStorage {
-    /// Storage in this folder. The first write creates it.
+    /// Storage in this directory. The first write creates it.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
@@ -30,10 +30,10 @@ impl FileStorage {
         self.root.join(key)
     }
 
-    /// Adds the keys below `folder`.
-    fn list_folder(&self, folder: &Path, depth: usize, keys: &mut Vec<String>) -> Result<(), Error> {
-        let failed = |error| Error::Read(folder.display().to_string(), error);
-        let entries = match fs::read_dir(folder) {
+    /// Adds the keys below `directory`.
+    fn list_directory(&self, directory: &Path, depth: usize, keys: &mut Vec<String>) -> Result<(), Error> {
+        let failed = |error| Error::Read(directory.display().to_string(), error);
+        let entries = match fs::read_dir(directory) {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 return Ok(());
             }
@@ -43,7 +43,7 @@ impl FileStorage {
             let path = entry.map_err(failed)?.path();
             if path.is_dir() {
                 if depth < DEPTH_MAX && path != self.root.join(LOCKS) {
-                    self.list_folder(&path, depth + 1, keys)?;
+                    self.list_directory(&path, depth + 1, keys)?;
                 }
             } else if !is_temporary(&path)
                 && let Some(key) = path.strip_prefix(&self.root).ok().and_then(Path::to_str)
@@ -88,9 +88,9 @@ impl Storage for FileStorage {
         match fs::remove_file(self.path(key)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::Write(self.place(key), error)),
             _ => {
-                // Removes the folder of a certificate, which is empty now. It fails if the folder holds other values.
-                if let Some(folder) = self.path(key).parent().filter(|folder| *folder != self.root) {
-                    let _ = fs::remove_dir(folder);
+                // Removes the directory of a certificate, which is empty now. It fails if the directory holds other values.
+                if let Some(directory) = self.path(key).parent().filter(|directory| *directory != self.root) {
+                    let _ = fs::remove_dir(directory);
                 }
                 Ok(())
             }
@@ -99,14 +99,14 @@ impl Storage for FileStorage {
 
     fn list(&self, prefix: &str) -> Result<Vec<String>, Error> {
         let mut keys = Vec::new();
-        self.list_folder(&self.path(prefix), 0, &mut keys)?;
+        self.list_directory(&self.path(prefix), 0, &mut keys)?;
         Ok(keys)
     }
 
     fn lock(&self, name: &str) -> Result<Lock, Error> {
-        let folder = self.root.join(LOCKS);
-        make_folder(&folder).map_err(|error| Error::Write(folder.display().to_string(), error))?;
-        let lock = FileLock::wait(&folder.join(format!("{}.lock", safe_key(name))))?;
+        let directory = self.root.join(LOCKS);
+        make_directory(&directory).map_err(|error| Error::Write(directory.display().to_string(), error))?;
+        let lock = FileLock::wait(&directory.join(format!("{}.lock", safe_key(name))))?;
         Ok(Lock::new(HeldFileLock { _lock: lock, storage: self.clone() }))
     }
 }

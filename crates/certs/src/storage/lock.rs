@@ -78,9 +78,9 @@ mod tests {
     // A removed file must not let two holders in, and none remains.
     #[test]
     fn one_holder_at_a_time() {
-        let folder = std::env::temp_dir().join(format!("causeway-locks-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let path = folder.join("a.lock");
+        let directory = std::env::temp_dir().join(format!("causeway-locks-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("a.lock");
         let holders = AtomicU32::new(0);
         std::thread::scope(|scope| {
             for _ in 0..8 {
@@ -96,7 +96,7 @@ mod tests {
             }
         });
         assert!(!path.exists());
-        std::fs::remove_dir(&folder).unwrap();
+        std::fs::remove_dir(&directory).unwrap();
     }
 
     // The operator sees which property of the file system is missing: flock(2) gives ENOLCK (37) on a network one without locks.

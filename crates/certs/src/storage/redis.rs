@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! PREFIX/KEY          string: a record in JSON with the value (`record`)
-//! PREFIX/FOLDER       sorted set: the names in that folder, those of folders with a slash at the end
+//! PREFIX/DIRECTORY    sorted set: the names in that directory, those of directories with a slash at the end
 //! PREFIX/locks/NAME   string with an expiry: the random token of the lock's holder (`lock`)
 //! ```
 //! - `record`: one value with its date, optionally compressed and encrypted
@@ -31,17 +31,17 @@ pub use record::Compression;
 
 /// The plugin's default of `timeout`.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Deepest nesting of folders that [`Storage::list`] reads.
+/// Deepest nesting of directories that [`Storage::list`] reads.
 const DEPTH_MAX: usize = 16;
-/// Folders that one round trip lists, at most.
+/// Directories that one round trip lists, at most.
 const LISTED_AT_ONCE: usize = 256;
 
-/// Writes a value and enters it into the index: `KEYS` = value, lock, folders from the inside; `ARGV` = record, token, date, names in the
-/// folders. An empty token stands for a write without a lock. Returns 0 without a write if the lock has another token.
+/// Writes a value and enters it into the index: `KEYS` = value, lock, directories from the inside; `ARGV` = record, token, date, names in the
+/// directories. An empty token stands for a write without a lock. Returns 0 without a write if the lock has another token.
 const STORE: &str = "if ARGV[2] ~= '' and redis.call('GET', KEYS[2]) ~= ARGV[2] then return 0 end \
     for i = 3, #KEYS do redis.call('ZADD', KEYS[i], ARGV[3], ARGV[i + 1]) end \
     redis.call('SET', KEYS[1], ARGV[1]) return 1";
-/// Removes a value, and the folders that are then empty: `KEYS` = value, folders from the inside; `ARGV` = names in the folders.
+/// Removes a value, and the directories that are then empty: `KEYS` = value, directories from the inside; `ARGV` = names in the directories.
 const DELETE: &str = "redis.call('DEL', KEYS[1]) \
     for i = 2, #KEYS do \
         redis.call('ZREM', KEYS[i], ARGV[i - 1]) \
@@ -160,16 +160,16 @@ impl RedisStorage {
         let now = SystemTime::now();
         let record = self.shared.codec.encode(value, now)?;
         let at = self.key(key);
-        let folders = folders(&at);
+        let directories = directories(&at);
         let (lock_key, token) = lock.unwrap_or((&at, ""));
         let mut store = redis::cmd("EVAL");
-        store.arg(STORE).arg(folders.len() + 2).arg(&at).arg(lock_key);
-        for (folder, _) in &folders {
-            store.arg(folder);
+        store.arg(STORE).arg(directories.len() + 2).arg(&at).arg(lock_key);
+        for (directory, _) in &directories {
+            store.arg(directory);
         }
         let date = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         store.arg(record).arg(token).arg(date);
-        for (_, name) in &folders {
+        for (_, name) in &directories {
             store.arg(name);
         }
         self.shared.link.query(&store).map_err(|error| Error::Write(self.place(key), error))
@@ -215,13 +215,13 @@ impl Storage for RedisStorage {
 
     fn delete(&self, key: &str) -> Result<(), Error> {
         let at = self.key(key);
-        let folders = folders(&at);
+        let directories = directories(&at);
         let mut delete = redis::cmd("EVAL");
-        delete.arg(DELETE).arg(folders.len() + 1).arg(&at);
-        for (folder, _) in &folders {
-            delete.arg(folder);
+        delete.arg(DELETE).arg(directories.len() + 1).arg(&at);
+        for (directory, _) in &directories {
+            delete.arg(directory);
         }
-        for (_, name) in &folders {
+        for (_, name) in &directories {
             delete.arg(name);
         }
         let done: Result<Value, _> = self.shared.link.query(&delete);
@@ -235,16 +235,16 @@ impl Storage for RedisStorage {
             let mut next = Vec::new();
             for part in level.chunks(LISTED_AT_ONCE) {
                 let mut ask = redis::pipe();
-                for folder in part {
-                    ask.cmd("ZRANGE").arg(self.key(folder)).arg(0).arg(-1);
+                for directory in part {
+                    ask.cmd("ZRANGE").arg(self.key(directory)).arg(0).arg(-1);
                 }
                 let names: Vec<Value> =
                     self.shared.link.query_all(&ask).map_err(|error| Error::Read(self.place(prefix), error))?;
-                for (folder, names) in part.iter().zip(names) {
-                    // A value in the place of a folder: it has no keys below it.
+                for (directory, names) in part.iter().zip(names) {
+                    // A value in the place of a directory: it has no keys below it.
                     let Ok(names) = redis::from_redis_value::<Vec<String>>(names) else { continue };
                     let within =
-                        |name: &str| if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
+                        |name: &str| if directory.is_empty() { name.to_owned() } else { format!("{directory}/{name}") };
                     for name in names {
                         match name.strip_suffix('/') {
                             Some(name) => next.push(within(name)),
@@ -265,15 +265,15 @@ impl Storage for RedisStorage {
     }
 }
 
-/// The folders of a key from the inside, each with the name that its index has for the next inner one.
-fn folders(key: &str) -> Vec<(&str, String)> {
-    let mut folders = Vec::new();
+/// The directories of a key from the inside, each with the name that its index has for the next inner one.
+fn directories(key: &str) -> Vec<(&str, String)> {
+    let mut directories = Vec::new();
     let (mut rest, mut end) = (key, "");
-    while let Some((folder, name)) = rest.rsplit_once('/') {
-        folders.push((folder, format!("{name}{end}")));
-        (rest, end) = (folder, "/");
+    while let Some((directory, name)) = rest.rsplit_once('/') {
+        directories.push((directory, format!("{name}{end}")));
+        (rest, end) = (directory, "/");
     }
-    folders
+    directories
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use super::*;
-use crate::tests::Folder;
+use crate::tests::Directory;
 
 // certmagic's `KeyBuilder.Safe`.
 #[test]
@@ -17,7 +17,7 @@ fn names_as_parts_of_keys() {
         ("../../etc/passwd", "etcpasswd"),
         ("a/b\\c", "abc"),
         ("x_@-y", "x_@-y"),
-        // certmagic differs here: it drops these characters and can leave `..`, which leads out of the folder.
+        // certmagic differs here: it drops these characters and can leave `..`, which leads out of the directory.
         ("./.", ""),
         (".\u{e9}./a", "a"),
     ] {
@@ -25,11 +25,11 @@ fn names_as_parts_of_keys() {
     }
 }
 
-// certmagic's FileStorage: files of mode 0600 in folders of mode 0700; a value is replaced as a whole.
+// certmagic's FileStorage: files of mode 0600 in directories of mode 0700; a value is replaced as a whole.
 #[test]
 fn values_are_readable_by_their_owner_only() {
-    let folder = Folder::new();
-    let storage = FileStorage::new(folder.path("data"));
+    let directory = Directory::new();
+    let storage = FileStorage::new(directory.path("data"));
     assert_eq!(storage.load("a/b/c.crt").unwrap(), None);
     storage.store("a/b/c.crt", b"one", Durability::Flushed).unwrap();
     storage.store("a/b/c.crt", b"two", Durability::Unflushed).unwrap();
@@ -37,25 +37,25 @@ fn values_are_readable_by_their_owner_only() {
     let age = storage.modified("a/b/c.crt").unwrap().unwrap().elapsed().unwrap_or_default();
     assert!(age < Duration::from_secs(60), "{age:?}");
     assert_eq!(storage.modified("a/missing").unwrap(), None);
-    let mode = |path: &str| fs::metadata(folder.path(path)).unwrap().permissions().mode() & 0o777;
+    let mode = |path: &str| fs::metadata(directory.path(path)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("data"), mode("data/a/b"), mode("data/a/b/c.crt")), (0o700, 0o700, 0o600));
-    assert_eq!(fs::read_dir(folder.path("data/a/b")).unwrap().count(), 1, "no temporary file remains");
-    fs::write(folder.path("file"), "").unwrap();
-    let error = FileStorage::new(folder.path("file")).store("x", b"", Durability::Flushed).unwrap_err().to_string();
+    assert_eq!(fs::read_dir(directory.path("data/a/b")).unwrap().count(), 1, "no temporary file remains");
+    fs::write(directory.path("file"), "").unwrap();
+    let error = FileStorage::new(directory.path("file")).store("x", b"", Durability::Flushed).unwrap_err().to_string();
     assert!(error.contains("cannot be written: "), "{error}");
 }
 
 // certmagic's `Storage.List` with `recursive`, and `Delete`. Locks and the temporary files of a killed process are not values.
 #[test]
 fn values_are_listed_and_deleted() {
-    let folder = Folder::new();
-    let storage = FileStorage::new(folder.path("data"));
+    let directory = Directory::new();
+    let storage = FileStorage::new(directory.path("data"));
     assert_eq!(storage.list("").unwrap(), [""; 0]);
     for key in ["a/b/c.crt", "a/b/c.key", "a/d/e.json", "f"] {
         storage.store(key, b"", Durability::Unflushed).unwrap();
     }
     drop(storage.lock("n").unwrap());
-    fs::write(folder.path("data/a/b/c.crt.0123456789abcdef.new"), "").unwrap();
+    fs::write(directory.path("data/a/b/c.crt.0123456789abcdef.new"), "").unwrap();
     let list = |prefix: &str| {
         let mut keys = storage.list(prefix).unwrap();
         keys.sort();
@@ -67,13 +67,13 @@ fn values_are_listed_and_deleted() {
     storage.delete("a/d/e.json").unwrap();
     storage.delete("a/d/e.json").unwrap();
     assert_eq!(list("a"), ["a/b/c.crt", "a/b/c.key"]);
-    assert!(!folder.path("data/a/d").exists() && folder.path("data/a/b").exists());
+    assert!(!directory.path("data/a/d").exists() && directory.path("data/a/b").exists());
 }
 
 #[test]
 fn a_lock_has_one_holder() {
-    let folder = Folder::new();
-    let storage = FileStorage::new(folder.path(""));
+    let directory = Directory::new();
+    let storage = FileStorage::new(directory.path(""));
     let held = storage.lock("n").unwrap();
     let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
@@ -88,16 +88,16 @@ fn a_lock_has_one_holder() {
     });
 }
 
-// Processes that store and remove values in one folder, as open challenges are: the folder disappears with its last value, and no write fails
-// because of that.
+// Processes that store and remove values in one directory, as open challenges are: the directory disappears with its last value, and no write
+// fails because of that.
 #[test]
-fn a_folder_removed_and_created_concurrently() {
-    let folder = Folder::new();
+fn a_directory_removed_and_created_concurrently() {
+    let directory = Directory::new();
     std::thread::scope(|scope| {
         for thread in 0..4 {
-            let folder = &folder;
+            let directory = &directory;
             scope.spawn(move || {
-                let storage = FileStorage::new(folder.path(""));
+                let storage = FileStorage::new(directory.path(""));
                 for _ in 0..500 {
                     let key = format!("tokens/{thread}.json");
                     storage.store(&key, b"{}", Durability::Unflushed).unwrap();

@@ -4,18 +4,18 @@ use std::path::{Path, PathBuf};
 
 use super::{TrustStoreError, TrustStores, TrustedRoot};
 
-/// A machine in a folder: a system store, programs that log their arguments, a home.
+/// A machine in a directory: a system store, programs that log their arguments, a home.
 struct Machine(PathBuf);
 
 impl Machine {
     fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("causeway-trust-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(folder.join("bin")).unwrap();
-        Self(folder)
+        let directory = std::env::temp_dir().join(format!("causeway-trust-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir_all(directory.join("bin")).unwrap();
+        Self(directory)
     }
 
-    fn folder(&self, path: &str) -> PathBuf {
+    fn directory(&self, path: &str) -> PathBuf {
         fs::create_dir_all(self.0.join(path)).unwrap();
         self.0.join(path)
     }
@@ -50,36 +50,36 @@ fn root() -> TrustedRoot {
     TrustedRoot::read(params.self_signed(&key).unwrap().pem().as_bytes(), "a root").unwrap()
 }
 
-fn files(folder: &Path) -> Vec<String> {
-    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
+fn files(directory: &Path) -> Vec<String> {
+    fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
 }
 
-// Each family has its folder, its extension and its command; trust and untrust are idempotent.
+// Each family has its directory, its extension and its command; trust and untrust are idempotent.
 #[test]
 fn system_stores() {
     let root = root();
     assert_eq!(root.name(), "A Root");
-    for (folder, file, program, log) in [
+    for (directory, file, program, log) in [
         ("etc/pki/ca-trust/source/anchors", "causeway-4a01.pem", "update-ca-trust", "update-ca-trust extract\n"),
         ("usr/local/share/ca-certificates", "causeway-4a01.crt", "update-ca-certificates", "update-ca-certificates \n"),
         ("usr/share/pki/trust/anchors", "causeway-4a01.pem", "update-ca-certificates", "update-ca-certificates \n"),
         ("etc/ca-certificates/trust-source/anchors", "causeway-4a01.crt", "update-ca-trust", "update-ca-trust \n"),
     ] {
         let machine = Machine::new("system");
-        let anchors = machine.folder(folder);
+        let anchors = machine.directory(directory);
         machine.program(program, "");
         let stores = machine.stores();
         let changed = |outcomes: Vec<super::StoreOutcome>| {
-            assert_eq!(outcomes.len(), 1, "{folder}");
+            assert_eq!(outcomes.len(), 1, "{directory}");
             outcomes.into_iter().next().unwrap().result.unwrap()
         };
-        assert!(changed(stores.trust(&root)) && !changed(stores.trust(&root)), "{folder}");
+        assert!(changed(stores.trust(&root)) && !changed(stores.trust(&root)), "{directory}");
         assert_eq!((files(&anchors), machine.log()), (vec![file.to_owned()], log.to_owned()));
         assert_eq!(fs::metadata(anchors.join(file)).unwrap().permissions().mode() & 0o777, 0o644);
         // A copy under another name, as documentation used to recommend.
         fs::write(anchors.join("mine.crt"), root.pem()).unwrap();
         fs::write(anchors.join("other.crt"), "not a certificate").unwrap();
-        assert!(changed(stores.untrust(&root)) && !changed(stores.untrust(&root)), "{folder}");
+        assert!(changed(stores.untrust(&root)) && !changed(stores.untrust(&root)), "{directory}");
         assert_eq!((files(&anchors), machine.log()), (vec!["other.crt".to_owned()], log.repeat(2)));
     }
 }
@@ -88,7 +88,7 @@ fn system_stores() {
 fn system_stores_that_fail() {
     let machine = Machine::new("fails");
     assert!(machine.stores().trust(&root()).is_empty(), "there is no store");
-    let anchors = machine.folder("usr/local/share/ca-certificates");
+    let anchors = machine.directory("usr/local/share/ca-certificates");
     let result = |machine: &Machine| machine.stores().trust(&root()).remove(0).result;
     assert!(matches!(result(&machine), Err(TrustStoreError::NoProgram("update-ca-certificates", _))));
     assert!(files(&anchors).is_empty(), "a file without the command has no effect");
@@ -101,9 +101,9 @@ fn system_stores_that_fail() {
 #[test]
 fn browsers() {
     let machine = Machine::new("nss");
-    let profile = machine.folder("home/.mozilla/firefox/abc.default");
+    let profile = machine.directory("home/.mozilla/firefox/abc.default");
     fs::write(profile.join("cert9.db"), "").unwrap();
-    machine.folder("home/.mozilla/firefox/no-profile");
+    machine.directory("home/.mozilla/firefox/no-profile");
     let outcome = |stores: Vec<super::StoreOutcome>| {
         assert_eq!(stores.len(), 1);
         stores.into_iter().next().unwrap().result

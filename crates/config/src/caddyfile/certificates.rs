@@ -45,7 +45,7 @@ pub(crate) fn tls_app(
     let global = &options.certificates;
     let mut certificates = Map::new();
     certificates.list("load_files", automation.files);
-    certificates.list("load_folders", automation.folders);
+    certificates.list("load_folders", automation.directories);
     certificates.list("automate", automation.automated.iter().map(|name| name.as_str().into()).collect());
     let mut json = Map::new();
     json.list("policies", policies);
@@ -101,7 +101,7 @@ struct Automation<'a> {
     forced: BTreeSet<String>,
     automated: BTreeSet<String>,
     files: Vec<Value>,
-    folders: Vec<Value>,
+    directories: Vec<Value>,
 }
 
 impl<'a> Automation<'a> {
@@ -119,7 +119,7 @@ impl<'a> Automation<'a> {
             forced: BTreeSet::new(),
             automated: BTreeSet::new(),
             files: Vec::new(),
-            folders: Vec::new(),
+            directories: Vec::new(),
         };
         if options.certificates.change_policies() {
             let base = automation.base()?;
@@ -264,7 +264,7 @@ impl<'a> Automation<'a> {
         }
         for tls in directives {
             self.files.extend(tls.files.iter().cloned());
-            self.folders.extend(tls.folders.iter().cloned());
+            self.directories.extend(tls.directories.iter().cloned());
         }
         Ok(())
     }

@@ -79,7 +79,7 @@ pub(crate) fn of_another_server(directive: &str) -> Option<&'static str> {
         (&["browse"], "file_server browse"),
         (&["autoindex"], "file_server browse"),
         (&["alias", "Alias"], "handle_path /path/* { root … }"),
-        (&["DocumentRoot"], "root FOLDER"),
+        (&["DocumentRoot"], "root DIRECTORY"),
         (&["error_page", "ErrorDocument", "errors"], "handle_errors { … }"),
         (&["access_log", "error_log", "CustomLog", "ErrorLog"], "log"),
         (&["client_max_body_size"], "request_body { max_size … }"),

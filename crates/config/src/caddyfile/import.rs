@@ -339,7 +339,7 @@ fn named_blocks(block: &[Token]) -> Result<BTreeMap<&str, (&Token, &[Token])>, E
     Ok(named)
 }
 
-/// The path without `.` and `..`, by its text alone, as Go's `filepath.Clean`. It may be another file if a folder is a link.
+/// The path without `.` and `..`, by its text alone, as Go's `filepath.Clean`. It may be another file if a directory is a link.
 fn cleaned(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for component in path.components() {
@@ -353,9 +353,9 @@ fn cleaned(path: &Path) -> PathBuf {
     out
 }
 
-/// The files that match a pattern with wildcards in any of its components, sorted. As Go's `filepath.Glob`: a folder that
-/// cannot be read has no matches, and after a wildcard no entry of a folder has the name `.`, `..` or an empty one. As in
-/// Caddy, a leading `*` does not match hidden files in the last component; in a folder's name it does.
+/// The files that match a pattern with wildcards in any of its components, sorted. As Go's `filepath.Glob`: a directory that
+/// cannot be read has no matches, and after a wildcard no entry of a directory has the name `.`, `..` or an empty one. As in
+/// Caddy, a leading `*` does not match hidden files in the last component; in a directory's name it does.
 fn glob(pattern: &Path) -> Vec<PathBuf> {
     let text = pattern.to_string_lossy();
     let mut names = text.split(std::path::is_separator).skip_while(|name| !name.contains(['*', '?']));
@@ -373,15 +373,15 @@ fn glob(pattern: &Path) -> Vec<PathBuf> {
         let hides = components.peek().is_none() && wanted.starts_with('*');
         let mut longer = Vec::new();
         for path in &found {
-            let folder = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-            let entries = std::fs::read_dir(folder).into_iter().flatten();
+            let directory = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+            let entries = std::fs::read_dir(directory).into_iter().flatten();
             let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
             let names = names.filter(|name| matches(&wanted, name) && !(hides && name.starts_with('.')));
             longer.extend(names.map(|name| path.join(name)));
         }
         found = longer;
     }
-    // A component without wildcards need not exist in every folder. A link without a target does: reading it is an error.
+    // A component without wildcards need not exist in every directory. A link without a target does: reading it is an error.
     found.retain(|path| path.symlink_metadata().is_ok());
     found.sort();
     found

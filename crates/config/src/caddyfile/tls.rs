@@ -31,8 +31,8 @@ pub struct Tls {
     pub(crate) tag: Option<String>,
     /// Certificates to load, with their keys.
     pub(crate) files: Vec<Value>,
-    /// Folders to load certificates from.
-    pub(crate) folders: Vec<Value>,
+    /// Directories to load certificates from.
+    pub(crate) directories: Vec<Value>,
     pub(crate) issuers: Vec<Issuer>,
     /// Modules that supply certificates during the handshake (`get_certificate`).
     pub(crate) getters: Vec<Value>,

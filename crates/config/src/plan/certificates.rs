@@ -141,8 +141,8 @@ pub enum CertificateSource {
         /// The tags by which a connection policy can select the certificate.
         tags: Vec<String>,
     },
-    /// A folder, searched recursively; every file `*.pem` holds a chain and a key.
-    Folder(PathBuf),
+    /// A directory, searched recursively; every file `*.pem` holds a chain and a key.
+    Directory(PathBuf),
 }
 
 /// Conditions that a certificate must meet, all of them. An empty list is no condition.

@@ -12,7 +12,7 @@ use serde_json::Value;
 /// Where certificates and authorities are stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Storage {
-    /// A folder; `None`: the process's default folder.
+    /// A directory; `None`: the process's default directory.
     FileSystem(Option<PathBuf>),
     /// A Redis or Valkey server.
     Redis(Box<RedisServer>),

@@ -98,7 +98,7 @@ struct CertificatePemConfig {
 /// The parsed TLS app.
 #[derive(Default)]
 pub(super) struct Tls {
-    /// In the order of Caddy's loaders: files, folders, PEM texts, storage.
+    /// In the order of Caddy's loaders: files, directories, PEM texts, storage.
     pub(super) sources: Vec<CertificateSource>,
     /// Names to manage even if no site uses them.
     pub(super) automate: Vec<String>,
@@ -190,8 +190,8 @@ impl CertificatesConfig {
                 tags: pair.tags.iter().map(|tag| build.known(tag)).collect(),
             });
         }
-        for folder in &self.load_folders {
-            sources.push(CertificateSource::Folder(build.known(folder).into()));
+        for directory in &self.load_folders {
+            sources.push(CertificateSource::Directory(build.known(directory).into()));
         }
         for (index, pair) in self.load_pem.iter().enumerate() {
             sources.push(CertificateSource::Pem {

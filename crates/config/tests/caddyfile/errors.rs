@@ -99,7 +99,7 @@ fn directives() {
         ),
         (
             ":80\ncache {\n\tsimplefs {\n\t}\n}",
-            "3:2: parsing caddyfile tokens for 'cache': 'simplefs' needs the 'path' of a folder",
+            "3:2: parsing caddyfile tokens for 'cache': 'simplefs' needs the 'path' of a directory",
         ),
         (
             ":80\ncache {\n\tkey {\n\t\tdisable_vary\n\t}\n}",

@@ -154,9 +154,9 @@ fn files() {
 }
 
 // As Go's `filepath.Glob`: the wildcard can be in any component, and the matches are sorted. As in Caddy, a leading `*` finds no hidden files,
-// but files in hidden folders. A relative pattern is cleaned first, so that `..` takes a wildcard away; an absolute one is not.
+// but files in hidden directories. A relative pattern is cleaned first, so that `..` takes a wildcard away; an absolute one is not.
 #[test]
-fn wildcards_in_folders() {
+fn wildcards_in_directories() {
     let plain = |body: &str| from_files(&format!(":80 {{\n{body}\n}}\n")).unwrap();
     let in_files = |path: &str| format!("{}/tests/caddyfile/files{path}", env!("CARGO_MANIFEST_DIR"));
     let headers = |names: &[&str]| plain(&names.iter().map(|name| format!("header {name} x\n")).collect::<String>());

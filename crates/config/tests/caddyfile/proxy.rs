@@ -489,7 +489,7 @@ fn forward_auth() {
     }
 }
 
-// php_fastcgi: folders with an index file are redirected to their slash, existing files are found, and those ending in
+// php_fastcgi: directories with an index file are redirected to their slash, existing files are found, and those ending in
 // .php are run.
 #[test]
 fn php_fastcgi() {

@@ -108,10 +108,10 @@ fn trust_pools() {
 // tls: trusted_ca_cert_file and trusted_leaf_cert_file are read when the Caddyfile is adapted.
 #[test]
 fn certificates_from_pem_files() {
-    let folder = std::env::temp_dir().join(format!("causeway-tls-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let directory = std::env::temp_dir().join(format!("causeway-tls-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
     let file = |name: &str, text: &str| {
-        let path = folder.join(name);
+        let path = directory.join(name);
         std::fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
     };
@@ -138,7 +138,7 @@ fn certificates_from_pem_files() {
     assert!(error.starts_with("Caddyfile:4:") && error.contains(&want), "{error}");
     let error = read(&clients("trusted_leaf_cert_file /does/not/exist")).unwrap_err().to_string();
     assert!(error.contains("open /does/not/exist: No such file or directory (os error 2)"), "{error}");
-    std::fs::remove_dir_all(&folder).unwrap();
+    std::fs::remove_dir_all(&directory).unwrap();
 }
 
 // tls: <certificate> <key>, load. A file is loaded once, with one tag, even if several sites name it.

@@ -122,11 +122,11 @@ fn in_use() -> io::Error {
 
 /// Explains the errors of `bind(2)` that an operator can mend.
 fn at_path(error: io::Error, path: &Path) -> io::Error {
-    let folder = path.parent().unwrap_or(path).display();
+    let directory = path.parent().unwrap_or(path).display();
     let words = match error.kind() {
         io::ErrorKind::AddrInUse => return in_use(),
-        io::ErrorKind::NotFound => format!("the folder {folder} does not exist"),
-        io::ErrorKind::PermissionDenied => format!("no permission to create a file in {folder}"),
+        io::ErrorKind::NotFound => format!("the directory {directory} does not exist"),
+        io::ErrorKind::PermissionDenied => format!("no permission to create a file in {directory}"),
         _ => return error,
     };
     io::Error::new(error.kind(), words)
@@ -140,7 +140,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         Err(error) => return Err(error),
     };
     if !file.file_type().is_socket() {
-        let found = if file.is_dir() { "a folder" } else { "a file that is no socket" };
+        let found = if file.is_dir() { "a directory" } else { "a file that is no socket" };
         let words = format!("found {found} at this path, expected no file, or a Unix socket without a listener");
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, words));
     }

@@ -257,7 +257,7 @@ pub(crate) fn registry() -> Registry {
 fn given(value: &Value, build: &Build<'_>) -> Result<Given, BuildError> {
     match (value["probe"].as_u64(), value["files"].as_str()) {
         (Some(probe), Some(files)) => Ok(Given { probe: Probe::find(probe), files: files.into() }),
-        _ => Err(build.refuse(value.to_string(), "a probe's number and a folder")),
+        _ => Err(build.refuse(value.to_string(), "a probe's number and a directory")),
     }
 }
 

@@ -138,7 +138,7 @@ impl TestServer {
         let setup = Setup::new(tweak);
         let probe = Probe::new();
         let files = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{}", std::process::id(), probe.id()));
-        std::fs::create_dir_all(&files).expect("a folder for a test's files");
+        std::fs::create_dir_all(&files).expect("a directory for a test's files");
         let (listeners, plan) = setup.build(&Given { probe: Arc::clone(&probe), files: files.clone() });
         let engine = Engine::start(EngineSpec {
             workers: setup.workers,
@@ -240,7 +240,7 @@ impl Drop for TestServer {
         // Blocking jobs would outlast the test otherwise.
         self.probe.release_blocking();
         drop(self.engine.take());
-        // Best effort: the folder is within the build's own.
+        // Best effort: the directory is within the build's own.
         let _ = std::fs::remove_dir_all(&self.files);
     }
 }

@@ -8,10 +8,10 @@ use serde_json::json;
 use super::*;
 use crate::logs::flush_all;
 
-/// A folder that is removed at the end.
-struct Folder(PathBuf);
+/// A directory that is removed at the end.
+struct Directory(PathBuf);
 
-impl Folder {
+impl Directory {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("causeway-access-log-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
@@ -23,7 +23,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for Directory {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -68,8 +68,8 @@ fn lines(path: impl AsRef<Path>) -> Vec<Value> {
 // Caddy 2.11.9: 499 for a client that left before the response began; 0 for a handler that aborted.
 #[test]
 fn the_status_of_a_request_without_a_response() {
-    let folder = Folder::new("none");
-    let file = folder.file("a.log");
+    let directory = Directory::new("none");
+    let file = directory.file("a.log");
     for (handler, want) in [
         (json!({ "handler": "reverse_proxy", "upstreams": [{ "dial": "a.test:1" }] }), 499),
         (json!({ "handler": "static_response", "abort": true }), 0),
@@ -89,8 +89,8 @@ fn the_status_of_a_request_without_a_response() {
 // Caddy: a request that is rejected before all routes has a record too.
 #[test]
 fn a_record_of_a_rejected_request() {
-    let folder = Folder::new("rejected");
-    let file = folder.file("a.log");
+    let directory = Directory::new("rejected");
+    let file = directory.file("a.log");
     let config = json!({ "default": "log0", "logs": { "log0": log(&file, "http.log.access.log0") } });
     let mut kit = kit(config, json!({}));
     let method = "A".repeat(33);
@@ -106,8 +106,8 @@ fn a_record_of_a_rejected_request() {
 // Caddy: the peer of a Unix socket is `@`, without a port; it is no client's address unless it is a trusted proxy.
 #[test]
 fn a_record_of_a_unix_socket() {
-    let folder = Folder::new("unix");
-    let file = folder.file("a.log");
+    let directory = Directory::new("unix");
+    let file = directory.file("a.log");
     let config = json!({ "default": "log0", "logs": { "log0": log(&file, "http.log.access.log0") } });
     let mut kit = kit(config, json!({}));
     kit.send(&Request::get("/").over_unix("/run/x.sock"));
@@ -122,8 +122,8 @@ fn a_record_of_a_unix_socket() {
 // log_credentials is on.
 #[test]
 fn a_record_has_caddys_shape() {
-    let folder = Folder::new("shape");
-    let file = folder.file("a.log");
+    let directory = Directory::new("shape");
+    let file = directory.file("a.log");
     for credentials in [false, true] {
         let config = json!({ "default": "log0", "credentials": credentials, "logs": { "log0": log(&file, "http.log.access.log0") } });
         let respond = json!({ "body": "hello", "headers": { "Set-Cookie": ["s=1"], "X-Two": ["a", "b\"\\"] } });
@@ -168,8 +168,8 @@ fn a_record_has_caddys_shape() {
 // or wildcard has loggers is not skipped.
 #[test]
 fn records_go_to_the_logs_that_accept_them() {
-    let folder = Folder::new("which");
-    let [one, wild, rest, errors] = ["one", "wild", "rest", "errors"].map(|name| folder.file(name));
+    let directory = Directory::new("which");
+    let [one, wild, rest, errors] = ["one", "wild", "rest", "errors"].map(|name| directory.file(name));
     let mut loud = log(&errors, "http.log.access");
     loud["level"] = "ERROR".into();
     let mut others = log(&rest, "http.log.access");
@@ -218,8 +218,8 @@ fn records_go_to_the_logs_that_accept_them() {
 // Caddy's documentation of `output file`: a full file is renamed and compressed, and old ones are removed.
 #[test]
 fn files_are_rolled() {
-    let folder = Folder::new("roll");
-    let file = folder.file("access.log");
+    let directory = Directory::new("roll");
+    let file = directory.file("access.log");
     let mut log = log(&file, "http.log.access");
     log["writer"]["roll_size_mb"] = 1.into();
     log["writer"]["roll_keep"] = 2.into();
@@ -237,7 +237,7 @@ fn files_are_rolled() {
     // Another thread compresses and removes rolled files.
     let rolled = loop {
         let names =
-            std::fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            std::fs::read_dir(&directory.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
         let mut rolled: Vec<_> = names.filter(|name| name != "access.log").collect();
         rolled.sort();
         if rolled.len() == 2
@@ -249,7 +249,7 @@ fn files_are_rolled() {
     };
     // The newest rolled file ends where the present one begins.
     let mut text = String::new();
-    let newest = std::fs::File::open(folder.0.join(&rolled[1])).unwrap();
+    let newest = std::fs::File::open(directory.0.join(&rolled[1])).unwrap();
     std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(newest), &mut text).unwrap();
     let before: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
     let number = |line: &Value| -> u32 { line["request"]["uri"].as_str().unwrap()[1..].parse().unwrap() };
@@ -260,24 +260,24 @@ fn files_are_rolled() {
 // After a file was moved, as by logrotate, or removed, records are written to a new file of that name.
 #[test]
 fn a_moved_file_is_reopened() {
-    let folder = Folder::new("moved");
-    let file = folder.file("a.log");
+    let directory = Directory::new("moved");
+    let file = directory.file("a.log");
     let mut kit = kit(json!({ "logs": { "log": log(&file, "http.log.access") } }), json!({ "body": "x" }));
     kit.send(&Request::get("/before"));
     assert_eq!(lines(&file).len(), 1);
-    std::fs::rename(&file, folder.file("a.log.1")).unwrap();
+    std::fs::rename(&file, directory.file("a.log.1")).unwrap();
     kit.send(&Request::get("/after"));
     assert_eq!(lines(&file).len(), 1, "the next record is in a new file");
     std::fs::remove_file(&file).unwrap();
     kit.send(&Request::get("/after"));
-    assert_eq!((lines(folder.file("a.log.1")).len(), lines(&file).len()), (1, 1), "no record is lost");
+    assert_eq!((lines(directory.file("a.log.1")).len(), lines(&file).len()), (1, 1), "no record is lost");
 }
 
 /// Returns the lines of one request to a server with one log of this format.
 #[track_caller]
 fn formatted(name: &str, encoder: Value, append: &[Value], request: &Request) -> String {
-    let folder = Folder::new(name);
-    let file = folder.file("a.log");
+    let directory = Directory::new(name);
+    let file = directory.file("a.log");
     let log =
         json!({ "writer": { "output": "file", "filename": file }, "encoder": encoder, "include": ["http.log.access"] });
     let mut handlers =
@@ -522,9 +522,9 @@ fn transformed_lines() {
 // no log takes it.
 #[test]
 fn names_and_levels_of_a_request() {
-    let folder = Folder::new("names");
-    let [one, two] = ["one", "two"].map(|name| folder.file(name));
-    let base = folder.file("base");
+    let directory = Directory::new("names");
+    let [one, two] = ["one", "two"].map(|name| directory.file(name));
+    let base = directory.file("base");
     let mut logs = json!({ "one": log(&one, "http.log.access.one"), "two": log(&two, "http.log.access.two"), "default": discarded() });
     logs["two"]["level"] = "WARN".into();
     logs["base"] = log(&base, "http.log.access");
@@ -564,15 +564,15 @@ fn names_and_levels_of_a_request() {
 // Two logs write to one file: with equal options they share it, with others they are refused.
 #[test]
 fn logs_of_one_file() {
-    let folder = Folder::new("shared");
-    let file = folder.file("a.log");
+    let directory = Directory::new("shared");
+    let file = directory.file("a.log");
     let mut logs = json!({ "one": log(&file, "http.log.access"), "two": log(&file, "http.log.access") });
     let mut kit = kit(json!({ "logs": logs }), json!({}));
     (0..100).for_each(|_| drop(kit.send(&Request::get("/"))));
     assert_eq!(lines(&file).len(), 200);
     // Another spelling of the path is no other option.
-    let name = folder.0.file_name().unwrap().to_str().unwrap();
-    logs["two"]["writer"]["filename"] = folder.file(&format!("../{name}/a.log")).into();
+    let name = directory.0.file_name().unwrap().to_str().unwrap();
+    logs["two"]["writer"]["filename"] = directory.file(&format!("../{name}/a.log")).into();
     let mut kit = Kit::new(&registry(), &routes(json!({ "logs": logs }), json!({})));
     kit.send(&Request::get("/"));
     assert_eq!(lines(&file).len(), 202);
@@ -590,10 +590,10 @@ fn logs_of_one_file() {
 
 #[test]
 fn mistakes() {
-    let folder = Folder::new("mistakes");
-    std::fs::create_dir_all(&folder.0).unwrap();
-    std::fs::write(folder.file("file"), "").unwrap();
-    let below = folder.file("file/a.log");
+    let directory = Directory::new("mistakes");
+    std::fs::create_dir_all(&directory.0).unwrap();
+    std::fs::write(directory.file("file"), "").unwrap();
+    let below = directory.file("file/a.log");
     for (log, want) in [
         (
             json!({ "writer": { "output": "syslog" } }),

@@ -29,7 +29,7 @@ const MEMORY: u64 = 128 << 20;
 /// Default of `max_cacheable_body_bytes`.
 const BODY_BYTES_MAX: u64 = 8 << 20;
 /// Default of `directory_size`, in bytes.
-const FOLDER_BYTES_MAX: u64 = 1 << 30;
+const DIRECTORY_BYTES_MAX: u64 = 1 << 30;
 /// The name in Cache-Status without `cache_name`.
 const NAME: &str = "Causeway";
 
@@ -76,21 +76,21 @@ struct CacheConfig {
     disable_coalescing: bool,
     /// The memory of stored responses, in bytes.
     memory: Option<u64>,
-    simplefs: Option<FolderConfig>,
+    simplefs: Option<DirectoryConfig>,
 }
 
 /// The plugin's storage in files.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct FolderConfig {
+struct DirectoryConfig {
     path: String,
     #[serde(default)]
-    configuration: FolderBounds,
+    configuration: DirectoryBounds,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-struct FolderBounds {
+struct DirectoryBounds {
     /// The number of files; 0 is no bound.
     #[serde(default)]
     size: usize,
@@ -106,10 +106,14 @@ struct RegexConfig {
     exclude: String,
 }
 
-/// Opens the folder. `None` if the plan is only checked: its files may be a running server's.
-fn open(written: &FolderConfig, key: &KeyRules, build: &mut Build<'_>) -> Result<Option<Arc<DiskHandle>>, BuildError> {
+/// Opens the directory. `None` if the plan is only checked: its files may be a running server's.
+fn open(
+    written: &DirectoryConfig,
+    key: &KeyRules,
+    build: &mut Build<'_>,
+) -> Result<Option<Arc<DiskHandle>>, BuildError> {
     if written.path.is_empty() {
-        return build.at("path", |build| Err(build.refuse("nothing", "the path of a folder")));
+        return build.at("path", |build| Err(build.refuse("nothing", "the path of a directory")));
     }
     if !key.is_lasting() {
         let expected = "keys with the host and without a template: other keys are not distinct in another process";
@@ -121,18 +125,20 @@ fn open(written: &FolderConfig, key: &KeyRules, build: &mut Build<'_>) -> Result
             Err(error) => error.kind() == io::ErrorKind::NotADirectory,
         };
         return match is_other {
-            true => build.at("path", |build| Err(build.refuse(&written.path, "a folder"))),
+            true => build.at("path", |build| Err(build.refuse(&written.path, "a directory"))),
             false => Ok(None),
         };
     }
-    let FolderBounds { size, directory_size } = written.configuration;
+    let DirectoryBounds { size, directory_size } = written.configuration;
     let settings = DiskSettings {
-        folder: PathBuf::from(&written.path),
-        bytes_max: if directory_size == 0 { FOLDER_BYTES_MAX } else { directory_size },
+        directory: PathBuf::from(&written.path),
+        bytes_max: if directory_size == 0 { DIRECTORY_BYTES_MAX } else { directory_size },
         files_max: if size == 0 { usize::MAX } else { size },
     };
     DiskHandle::open(&settings).map(Some).or_else(|error| {
-        build.at("path", |build| Err(build.refuse(&written.path, format!("a folder that can be written to: {error}"))))
+        build.at("path", |build| {
+            Err(build.refuse(&written.path, format!("a directory that can be written to: {error}")))
+        })
     })
 }
 
@@ -160,7 +166,7 @@ pub(super) fn read(value: &Value, build: &mut Build<'_>) -> Result<CacheRules, B
     let key = build.at("key", |build| KeyRules::build(written.key, &written.headers, build))?;
     let disk = match &written.simplefs {
         None => None,
-        Some(folder) => build.at("simplefs", |build| open(folder, &key, build))?,
+        Some(directory) => build.at("simplefs", |build| open(directory, &key, build))?,
     };
     let name = if written.cache_name.is_empty() { NAME } else { &written.cache_name };
     let Some(name) = status::name(name) else {

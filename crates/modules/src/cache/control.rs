@@ -25,7 +25,7 @@ pub enum Purge {
 pub struct Purged {
     /// From memory.
     pub responses: usize,
-    /// From folders; most of them were also in memory.
+    /// From directories; most of them were also in memory.
     pub files: usize,
 }
 
@@ -34,7 +34,7 @@ pub fn purge(which: &Purge) -> Purged {
     purge_of(&Store::all(), &DiskHandle::all(), which)
 }
 
-/// Removes stored responses of these stores and folders.
+/// Removes stored responses of these stores and directories.
 pub(super) fn purge_of(stores: &[Arc<Store>], disks: &[Arc<DiskHandle>], which: &Purge) -> Purged {
     let purges = |text: &[u8], stored: &StoredResponse| match which {
         Purge::All => true,

@@ -1,7 +1,7 @@
-//! Stored responses in a folder, so that they outlive the process and may exceed its memory.
+//! Stored responses in a directory, so that they outlive the process and may exceed its memory.
 //!
-//! A response that is stored in memory is also queued for the folder's thread, which writes a file and renames it into
-//! place. A lookup that finds nothing in memory looks into the folder's index; the files of the key are then read on
+//! A response that is stored in memory is also queued for the directory's thread, which writes a file and renames it into
+//! place. A lookup that finds nothing in memory looks into the directory's index; the files of the key are then read on
 //! the pool for files. A file that is damaged, missing or of another key is a miss.
 
 use std::collections::{HashMap, VecDeque};
@@ -48,7 +48,7 @@ impl FileId {
     }
 }
 
-/// A folder in use. Its drop ends the folder's thread once that has done its work.
+/// A directory in use. Its drop ends the directory's thread once that has done its work.
 #[derive(Debug)]
 pub(super) struct DiskHandle(Arc<Disk>);
 
@@ -67,16 +67,16 @@ impl Drop for DiskHandle {
     }
 }
 
-/// A folder of responses.
+/// A directory of responses.
 #[derive(Debug)]
 pub(super) struct Disk {
-    folder: PathBuf,
+    directory: PathBuf,
     /// The file that is being written.
     temporary: PathBuf,
     bytes_max: u64,
     files_max: usize,
     state: Mutex<DiskState>,
-    /// There is work for the thread, or the folder is no longer used.
+    /// There is work for the thread, or the directory is no longer used.
     changed: Condvar,
     log: LogLimit,
 }
@@ -119,7 +119,7 @@ impl DiskState {
     }
 }
 
-/// The files of the folder. The oldest are removed first, those that were read since last are spared once.
+/// The files of the directory. The oldest are removed first, those that were read since last are spared once.
 #[derive(Debug, Default)]
 struct Index {
     /// The files of each key, the oldest first; at most [`VARIANTS_MAX`].
@@ -199,43 +199,43 @@ impl Index {
     }
 }
 
-/// The folders in use.
+/// The directories in use.
 static DISKS: LazyLock<Mutex<HashMap<PathBuf, Weak<DiskHandle>>>> = LazyLock::new(Mutex::default);
 
-/// The settings of a folder.
+/// The settings of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DiskSettings {
-    pub(super) folder: PathBuf,
+    pub(super) directory: PathBuf,
     pub(super) bytes_max: u64,
     pub(super) files_max: usize,
 }
 
 impl DiskHandle {
-    /// Opens a folder, which is created if it does not exist, and starts its thread.
+    /// Opens a directory, which is created if it does not exist, and starts its thread.
     ///
     /// # Errors
-    /// The folder cannot be created or written to.
+    /// The directory cannot be created or written to.
     pub(super) fn open(settings: &DiskSettings) -> io::Result<Arc<Self>> {
-        let DiskSettings { folder, bytes_max, files_max } = settings;
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        let folder = fs::canonicalize(folder)?;
-        // Before the first response: a folder that cannot be written to is the operator's mistake.
-        let temporary = temporary(&folder);
+        let DiskSettings { directory, bytes_max, files_max } = settings;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        let directory = fs::canonicalize(directory)?;
+        // Before the first response: a directory that cannot be written to is the operator's mistake.
+        let temporary = temporary(&directory);
         drop(create(&temporary)?);
         fs::remove_file(&temporary)?;
         let mut disks = DISKS.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(disk) = disks.get(&folder).and_then(Weak::upgrade)
+        if let Some(disk) = disks.get(&directory).and_then(Weak::upgrade)
             && (disk.bytes_max, disk.files_max) == (*bytes_max, *files_max)
         {
             return Ok(disk);
         }
         disks.retain(|_, disk| disk.strong_count() > 0);
         let disk = Arc::new(Disk {
-            folder: folder.clone(),
+            directory: directory.clone(),
             temporary,
             bytes_max: *bytes_max,
             files_max: *files_max,
-            // The thread begins with a look at the folder.
+            // The thread begins with a look at the directory.
             state: Mutex::new(DiskState { is_busy: true, ..DiskState::default() }),
             changed: Condvar::new(),
             log: LogLimit::new(),
@@ -243,11 +243,11 @@ impl DiskHandle {
         let of_thread = Arc::clone(&disk);
         std::thread::Builder::new().name("cache files".to_owned()).spawn(move || run(&of_thread))?;
         let handle = Arc::new(Self(disk));
-        disks.insert(folder, Arc::downgrade(&handle));
+        disks.insert(directory, Arc::downgrade(&handle));
         Ok(handle)
     }
 
-    /// Returns the folders in use.
+    /// Returns the directories in use.
     pub(super) fn all() -> Vec<Arc<Self>> {
         let disks = DISKS.lock().unwrap_or_else(PoisonError::into_inner);
         disks.values().filter_map(Weak::upgrade).collect()
@@ -293,7 +293,7 @@ impl Disk {
         let files = state.index.keys.get_mut(&digest)?;
         let path = |file: &mut IndexedFile| {
             file.used = true;
-            self.folder.join(FileId { key: digest, vary: file.vary }.name())
+            self.directory.join(FileId { key: digest, vary: file.vary }.name())
         };
         let older = files.len().saturating_sub(FILES_READ_MAX);
         Some(files[older..].iter_mut().map(path).collect())
@@ -348,7 +348,7 @@ impl Disk {
         let (now, wall) = (Instant::now(), SystemTime::now());
         let mut purged = 0;
         for id in ids {
-            let read = fs::read(self.folder.join(id.name())).ok().and_then(|bytes| file::read(bytes, now, wall));
+            let read = fs::read(self.directory.join(id.name())).ok().and_then(|bytes| file::read(bytes, now, wall));
             if read.as_ref().is_none_or(|read| purges(&read.key, &read.stored)) {
                 purged += usize::from(read.is_some());
                 self.drop_files([id]);
@@ -364,8 +364,8 @@ impl Disk {
     }
 
     #[cfg(test)]
-    pub(super) fn is_of(&self, folder: &Path) -> bool {
-        self.folder == folder
+    pub(super) fn is_of(&self, directory: &Path) -> bool {
+        self.directory == directory
     }
 
     /// Waits until the thread has done all work that is queued.
@@ -381,7 +381,7 @@ impl Disk {
         }
     }
 
-    /// Writes a file, and removes others if the folder is full. One that is larger than the folder replaces its
+    /// Writes a file, and removes others if the directory is full. One that is larger than the directory replaces its
     /// predecessor too, by none.
     fn write_file(&self, write: &PendingWrite) -> io::Result<()> {
         let PendingWrite { id, key, stored, now, wall } = write;
@@ -399,7 +399,7 @@ impl Disk {
             return Ok(());
         }
         // Without the lock, which workers take.
-        fs::rename(&self.temporary, self.folder.join(id.name()))?;
+        fs::rename(&self.temporary, self.directory.join(id.name()))?;
         let mut state = self.state();
         // A removal either finds the file in the index, or has given up the write.
         if state.in_progress.take().is_none() {
@@ -418,7 +418,7 @@ impl Disk {
     /// Puts the files of an earlier process into the index.
     fn scan(&self) -> io::Result<()> {
         let mut found = Vec::new();
-        for entry in fs::read_dir(&self.folder)? {
+        for entry in fs::read_dir(&self.directory)? {
             let entry = entry?;
             let name = entry.file_name();
             // The file of another process may disappear meanwhile.
@@ -445,7 +445,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Waits for work; `None` when all is done and the folder is no longer used.
+    /// Waits for work; `None` when all is done and the directory is no longer used.
     fn next_work(&self) -> Option<DiskWork> {
         let mut state = self.state();
         state.is_busy = false;
@@ -468,7 +468,7 @@ impl Disk {
 
     fn report(&self, action: &str, error: &io::Error) {
         if let Some(left_out) = self.log.admit() {
-            tracing::warn!(folder = %self.folder.display(), %error, left_out, "the cache's folder: {action} failed");
+            tracing::warn!(directory = %self.directory.display(), %error, left_out, "the cache's directory: {action} failed");
         }
     }
 }
@@ -479,7 +479,7 @@ enum DiskWork {
     Remove(Vec<FileId>),
 }
 
-/// The thread of a folder.
+/// The thread of a directory.
 fn run(disk: &Disk) {
     if let Err(error) = disk.scan() {
         disk.report("reading it", &error);
@@ -497,7 +497,7 @@ fn run(disk: &Disk) {
             }
             DiskWork::Remove(files) => {
                 for id in files {
-                    match fs::remove_file(disk.folder.join(id.name())) {
+                    match fs::remove_file(disk.directory.join(id.name())) {
                         Err(error) if error.kind() != io::ErrorKind::NotFound => {
                             disk.report("removing a response", &error);
                         }
@@ -516,11 +516,11 @@ const WRITING: &str = "writing-";
 /// A file that is being written and did not change for so long was left by a process that was killed.
 const WRITING_TIME_MAX: Duration = Duration::from_secs(3600);
 
-/// Returns a name for the file that is being written. Another process may use the folder too, and during a reload a
+/// Returns a name for the file that is being written. Another process may use the directory too, and during a reload a
 /// second thread of this one.
-fn temporary(folder: &Path) -> PathBuf {
+fn temporary(directory: &Path) -> PathBuf {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
-    folder.join(format!("{WRITING}{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed)))
+    directory.join(format!("{WRITING}{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed)))
 }
 
 /// Creates a file that only the server's user may read.

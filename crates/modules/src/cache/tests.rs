@@ -170,9 +170,9 @@ impl Bench {
         std::mem::take(&mut *self.script.seen.lock().unwrap())
     }
 
-    /// Purges the responses of this cache and of its folder, and not those of other tests.
-    fn purge(&self, folder: Option<&CacheFolder>, which: &Purge) -> Purged {
-        let disks: Vec<_> = folder.into_iter().flat_map(CacheFolder::disks).collect();
+    /// Purges the responses of this cache and of its directory, and not those of other tests.
+    fn purge(&self, directory: Option<&CacheDirectory>, which: &Purge) -> Purged {
+        let disks: Vec<_> = directory.into_iter().flat_map(CacheDirectory::disks).collect();
         control::purge_of(&[Arc::clone(&self.store)], &disks, which)
     }
 
@@ -1130,27 +1130,27 @@ fn settings() {
     assert_eq!(bench.get("").field("Cache-Control"), Some("max-age=50"));
 }
 
-/// A folder of the test's own, removed at its end.
-struct CacheFolder(std::path::PathBuf);
+/// A directory of the test's own, removed at its end.
+struct CacheDirectory(std::path::PathBuf);
 
-impl CacheFolder {
+impl CacheDirectory {
     fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("causeway-cache-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        Self(folder)
+        let directory = std::env::temp_dir().join(format!("causeway-cache-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&directory);
+        Self(directory)
     }
 
-    /// A cache with this folder, and with a memory of its own, as after a restart.
+    /// A cache with this directory, and with a memory of its own, as after a restart.
     fn bench(&self, bounds: Value) -> Bench {
         bench(json!({ "simplefs": { "path": self.0.to_str(), "configuration": bounds } }))
     }
 
     fn disks(&self) -> Vec<Arc<DiskHandle>> {
-        let folder = self.0.canonicalize().unwrap();
-        DiskHandle::all().into_iter().filter(|disk| disk.is_of(&folder)).collect()
+        let directory = self.0.canonicalize().unwrap();
+        DiskHandle::all().into_iter().filter(|disk| disk.is_of(&directory)).collect()
     }
 
-    /// Waits for the folder's thread.
+    /// Waits for the directory's thread.
     fn wait_until_idle(&self) {
         self.disks().iter().for_each(|disk| disk.wait_until_idle());
     }
@@ -1164,7 +1164,7 @@ impl CacheFolder {
     }
 }
 
-impl Drop for CacheFolder {
+impl Drop for CacheDirectory {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -1173,15 +1173,15 @@ impl Drop for CacheFolder {
 // Responses outlive the process, with their age; each variant has its file.
 #[test]
 fn files_of_responses() {
-    let folder = CacheFolder::new("files");
-    let mut bench = folder.bench(json!({}));
+    let directory = CacheDirectory::new("files");
+    let mut bench = directory.bench(json!({}));
     bench.replies([reply("Cache-Control: max-age=60 | Vary: Accept-Language | ETag: \"a\"", "content")]);
     bench.get("Accept-Language: de");
     bench.get("Accept-Language: en");
-    assert_eq!((bench.seen().len(), folder.files().len()), (2, 2));
+    assert_eq!((bench.seen().len(), directory.files().len()), (2, 2));
     drop(bench);
-    let mut bench = folder.bench(json!({}));
-    folder.wait_until_idle();
+    let mut bench = directory.bench(json!({}));
+    directory.wait_until_idle();
     bench.replies([reply("Cache-Control: no-store", "other")]);
     for (language, is_hit) in [("de", true), ("en", true), ("fr", false)] {
         let answer = bench.get(&format!("Accept-Language: {language}"));
@@ -1194,20 +1194,20 @@ fn files_of_responses() {
     // A successful unsafe request removes the files too.
     bench.replies([reply("", "")]);
     bench.send(&Request::new("POST", "/"));
-    assert_eq!(folder.files().len(), 0);
+    assert_eq!(directory.files().len(), 0);
 }
 
 // Concurrent requests of one key: one reads its file, and the others wait for it.
 #[test]
 fn a_file_is_read_once() {
-    let folder = CacheFolder::new("once");
-    let mut bench = folder.bench(json!({}));
+    let directory = CacheDirectory::new("once");
+    let mut bench = directory.bench(json!({}));
     bench.replies([reply("Cache-Control: max-age=60", "content")]);
     bench.get("");
-    folder.wait_until_idle();
+    directory.wait_until_idle();
     drop(bench);
-    let mut bench = folder.bench(json!({}));
-    folder.wait_until_idle();
+    let mut bench = directory.bench(json!({}));
+    directory.wait_until_idle();
     bench.kit.worker().queue_jobs(8);
     let waiting: Vec<_> = (0..3).map(|_| bench.kit.send_pending(&Request::get("/")).expect_err("it waits")).collect();
     assert_eq!(bench.kit.worker().jobs_seen(), 1);
@@ -1221,14 +1221,14 @@ fn a_file_is_read_once() {
 #[test]
 fn files_that_cannot_be_used() {
     for damage in [0, 1, 2] {
-        let folder = CacheFolder::new(&format!("damaged-{damage}"));
-        let mut bench = folder.bench(json!({}));
+        let directory = CacheDirectory::new(&format!("damaged-{damage}"));
+        let mut bench = directory.bench(json!({}));
         bench.replies([reply("Cache-Control: max-age=60", "content")]);
         bench.get("");
-        let [file] = &folder.files()[..] else { panic!("one file") };
+        let [file] = &directory.files()[..] else { panic!("one file") };
         drop(bench);
-        let mut bench = folder.bench(json!({}));
-        folder.wait_until_idle();
+        let mut bench = directory.bench(json!({}));
+        directory.wait_until_idle();
         match damage {
             0 => std::fs::write(file, b"x").unwrap(),
             1 => std::fs::remove_file(file).unwrap(),
@@ -1236,22 +1236,22 @@ fn files_that_cannot_be_used() {
         }
         bench.replies([reply("Cache-Control: no-store", "other")]);
         assert_eq!(bench.get("").text(), "other");
-        assert_eq!(folder.files().len(), usize::from(damage == 2), "{damage}");
+        assert_eq!(directory.files().len(), usize::from(damage == 2), "{damage}");
     }
 }
 
-// Above the folder's bounds the oldest files that were not read since are removed.
+// Above the directory's bounds the oldest files that were not read since are removed.
 #[test]
-fn a_folder_has_bounds() {
-    let folder = CacheFolder::new("bounds");
+fn a_directory_has_bounds() {
+    let directory = CacheDirectory::new("bounds");
     for bounds in [json!({ "size": 3 }), json!({ "directory_size": 3 * 6000 })] {
-        let mut bench = folder.bench(bounds);
+        let mut bench = directory.bench(bounds);
         bench.replies([reply("Cache-Control: max-age=60", &"x".repeat(1000))]);
         for path in 0..10 {
             bench.send(&request(&format!("/{path}"), ""));
-            folder.wait_until_idle();
+            directory.wait_until_idle();
         }
-        assert_eq!(folder.files().len(), 3);
+        assert_eq!(directory.files().len(), 3);
         drop(bench);
     }
 }
@@ -1260,8 +1260,8 @@ fn a_folder_has_bounds() {
 // none.
 #[test]
 fn replaced_responses_have_no_files() {
-    let folder = CacheFolder::new("replaced");
-    let mut bench = folder.bench(json!({ "directory_size": 20_000 }));
+    let directory = CacheDirectory::new("replaced");
+    let mut bench = directory.bench(json!({ "directory_size": 20_000 }));
     let cached = "Cache-Control: max-age=60";
     bench.replies([
         reply(&format!("{cached} | Vary: Accept-Language"), "one"),
@@ -1271,34 +1271,34 @@ fn replaced_responses_have_no_files() {
         reply(cached, "five"),
     ]);
     bench.get("");
-    assert_eq!(folder.files().len(), 1);
+    assert_eq!(directory.files().len(), 1);
     bench.get("Cache-Control: no-cache");
-    assert_eq!(folder.files().len(), 1, "of the second response alone");
+    assert_eq!(directory.files().len(), 1, "of the second response alone");
     bench.get("Cache-Control: no-cache");
-    assert_eq!(folder.files().len(), 0, "the third is too large");
+    assert_eq!(directory.files().len(), 0, "the third is too large");
     bench.get("Cache-Control: no-cache");
-    let [file] = &folder.files()[..] else { panic!("one file") };
-    // A file cannot replace a folder.
+    let [file] = &directory.files()[..] else { panic!("one file") };
+    // A file cannot replace a directory.
     std::fs::remove_file(file).unwrap();
     std::fs::create_dir(file).unwrap();
     bench.get("Cache-Control: no-cache");
-    folder.wait_until_idle();
-    assert_eq!((folder.disks()[0].usage().0, bench.seen().len()), (0, 5));
+    directory.wait_until_idle();
+    assert_eq!((directory.disks()[0].usage().0, bench.seen().len()), (0, 5));
 }
 
 // A key has at most 64 files, and a lookup reads the latest 16.
 #[test]
 fn files_of_one_key_have_a_bound() {
-    let folder = CacheFolder::new("variants");
-    let mut bench = folder.bench(json!({}));
+    let directory = CacheDirectory::new("variants");
+    let mut bench = directory.bench(json!({}));
     bench.replies([reply("Cache-Control: max-age=60 | Vary: Accept-Language", "content")]);
     for number in 0..70 {
         bench.get(&format!("Accept-Language: {number}"));
-        folder.wait_until_idle();
+        directory.wait_until_idle();
     }
-    assert_eq!(folder.files().len(), 64);
-    // The same folder, with another memory.
-    let mut other = folder.bench(json!({}));
+    assert_eq!(directory.files().len(), 64);
+    // The same directory, with another memory.
+    let mut other = directory.bench(json!({}));
     other.replies([reply("Cache-Control: no-store", "other")]);
     for (number, want) in [(69, "content"), (54, "content"), (53, "other"), (0, "other")] {
         assert_eq!(other.get(&format!("Accept-Language: {number}")).text(), want, "{number}");
@@ -1308,20 +1308,20 @@ fn files_of_one_key_have_a_bound() {
 // The admin API removes the files of responses that are no longer in memory.
 #[test]
 fn purging_files() {
-    let folder = CacheFolder::new("purge");
-    let mut bench = folder.bench(json!({}));
+    let directory = CacheDirectory::new("purge");
+    let mut bench = directory.bench(json!({}));
     bench.replies([
         reply("Cache-Control: max-age=60 | Cache-Tag: purged-tag", "x"),
         reply("Cache-Control: max-age=60", "y"),
     ]);
     bench.send(&request("/a", ""));
     bench.send(&request("/b", ""));
-    folder.wait_until_idle();
+    directory.wait_until_idle();
     drop(bench);
-    let bench = folder.bench(json!({}));
-    folder.wait_until_idle();
-    let purged = bench.purge(Some(&folder), &Purge::Tag("purged-tag".to_owned()));
-    assert_eq!((purged.files, folder.files().len()), (1, 1));
+    let bench = directory.bench(json!({}));
+    directory.wait_until_idle();
+    let purged = bench.purge(Some(&directory), &Purge::Tag("purged-tag".to_owned()));
+    assert_eq!((purged.files, directory.files().len()), (1, 1));
 }
 
 // The global option holds defaults: a handler's own members win.
@@ -1356,7 +1356,7 @@ fn bad_configurations_name_the_place() {
         (
             "simplefs",
             json!({ "path": "/dev/null/x" }),
-            "simplefs.path: found '/dev/null/x', expected a folder that can be written to",
+            "simplefs.path: found '/dev/null/x', expected a directory that can be written to",
         ),
         ("simplefs", json!({ "path": "" }), "simplefs.path"),
         ("x", json!(1), "unknown field `x`"),

@@ -1,4 +1,4 @@
-//! The two tiers of stored responses: memory, and a folder.
+//! The two tiers of stored responses: memory, and a directory.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::disk::DiskHandle;
 use super::store::{CacheKey, Store};
 use super::stored::StoredResponse;
 
-/// Memory, and the folder if there is one. A removal concerns both, also while other workers store responses.
+/// Memory, and the directory if there is one. A removal concerns both, also while other workers store responses.
 #[derive(Clone)]
 pub(super) struct Tiers {
     pub(super) store: Arc<Store>,

@@ -225,32 +225,32 @@ fn part(variant: &FileVariant, range: &Range) -> BodyPart {
     }
 }
 
-/// Caddy's `canonical_uris`: returns a redirect if a folder's path lacks the trailing slash or a file's path has one.
+/// Caddy's `canonical_uris`: returns a redirect if a directory's path lacks the trailing slash or a file's path has one.
 /// Only if the last segment is still the client's: a rewrite of it was intended.
-fn canonical(cx: &mut Context, is_folder: bool) -> Option<Step> {
+fn canonical(cx: &mut Context, is_directory: bool) -> Option<Step> {
     let asked = cx.original().target().path();
     let is_same = has_same_file_name(asked, cx.head().target().path());
-    if is_same { redirect(cx, is_folder) } else { None }
+    if is_same { redirect(cx, is_directory) } else { None }
 }
 
 /// The redirect that a listing needs even without `canonical_uris`, so that its relative links resolve inside the
-/// folder. Also applies if a rewrite has left nothing of the path, but not to a rewrite to `/`.
+/// directory. Also applies if a rewrite has left nothing of the path, but not to a rewrite to `/`.
 ///
 /// DEVIATES Caddy 2.11.9: there a removed prefix or suffix leaves `/`, so that the listing of `handle_path /old*` for
 /// `/old` is sent without the redirect, and its links lead out of `/old/`.
-pub(super) fn canonical_folder(plan: &FileServerPlan, cx: &mut Context) -> Option<Step> {
+pub(super) fn canonical_directory(plan: &FileServerPlan, cx: &mut Context) -> Option<Step> {
     let is_stripped = cx.head().target().path() == "/" && cx.variable(plan.stripped).is_some();
     if is_stripped { redirect(cx, true) } else { canonical(cx, true) }
 }
 
-/// Redirects to the client's path with a trailing slash (for a folder) or without (for a file). `None` if it already
+/// Redirects to the client's path with a trailing slash (for a directory) or without (for a file). `None` if it already
 /// matches.
-fn redirect(cx: &mut Context, is_folder: bool) -> Option<Step> {
+fn redirect(cx: &mut Context, is_directory: bool) -> Option<Step> {
     let asked = cx.original().target().path();
     // Files and matchers belong to the decoded path: `/a.php%2f` is the file `/a.php` with a slash, for which no
     // matcher of `*.php` holds.
     let without_slash = without_last_slashes(asked);
-    if (without_slash.len() < asked.len()) == is_folder || asked == "/" {
+    if (without_slash.len() < asked.len()) == is_directory || asked == "/" {
         return None;
     }
     // As in Caddy, empty segments and dot segments are removed. A Location that begins with two slashes would also name
@@ -261,7 +261,7 @@ fn redirect(cx: &mut Context, is_folder: bool) -> Option<Step> {
     if to.len() > 1 && to.ends_with(b"/") {
         to.pop();
     }
-    if is_folder && !to.ends_with(b"/") {
+    if is_directory && !to.ends_with(b"/") {
         to.push(b'/');
     }
     if let Some(query) = cx.head().target().query() {

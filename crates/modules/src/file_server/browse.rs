@@ -1,7 +1,7 @@
-//! Listings of folders: `browse`.
+//! Listings of directories: `browse`.
 //!
 //! In reading order:
-//! - [`list`]: the sorted entries of a folder
+//! - [`list`]: the sorted entries of a directory
 //! - [`page`]: the listing as an HTML page
 //! - [`plain`]: the listing as JSON and as text
 //! - [`custom`]: the listing by a template of the operator
@@ -235,18 +235,18 @@ pub(super) fn remembered(plan: &FileServerPlan, cx: &mut Context, file_path: &Fi
     let known = cx.generation().state(browse.rendered).borrow_mut().find(&key, now);
     match known {
         CachedValue::Fresh(made) => Some(refusal(plan, cx).unwrap_or_else(|| respond(cx, &made))),
-        // First look up the folder: it may have an index by now. `make` then consults this cache again.
+        // First look up the directory: it may have an index by now. `make` then consults this cache again.
         CachedValue::Stale(..) | CachedValue::Nothing => None,
     }
 }
 
-/// Returns the response that replaces a listing, if any: a redirect to the folder's canonical path, or 405.
+/// Returns the response that replaces a listing, if any: a redirect to the directory's canonical path, or 405.
 fn refusal(plan: &FileServerPlan, cx: &mut Context) -> Option<Step> {
-    answer::canonical_folder(plan, cx).or_else(|| answer::check_method(cx).err().map(Step::Fail))
+    answer::canonical_directory(plan, cx).or_else(|| answer::check_method(cx).err().map(Step::Fail))
 }
 
-/// Responds for a folder without an index: with its listing, or with 404.
-pub(super) fn folder(plan: &Arc<FileServerPlan>, cx: &mut Context, file_path: FilePath) -> Step {
+/// Responds for a directory without an index: with its listing, or with 404.
+pub(super) fn directory(plan: &Arc<FileServerPlan>, cx: &mut Context, file_path: FilePath) -> Step {
     let Some(browse) = &plan.browse else { return missing(plan) };
     if let Some(step) = refusal(plan, cx) {
         return step;

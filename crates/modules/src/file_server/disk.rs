@@ -31,8 +31,8 @@ pub(super) enum DiskLookup {
     File(Box<File>),
     /// The file matches `known`: the cached entry is still valid.
     Unchanged,
-    /// A folder without an index.
-    Folder,
+    /// A directory without an index.
+    Directory,
     /// There is no file, or it is hidden.
     Missing,
     Failed(Fault),
@@ -61,7 +61,7 @@ pub(super) enum DiskContent {
 /// Identifies the state of a file and its compressed variants. Equal values mean that a cached entry is still valid.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FileStamps {
-    /// The request named a folder and this file is its index.
+    /// The request named a directory and this file is its index.
     pub(super) is_index: bool,
     main: FileStamp,
     /// One for each configured coding; `None` if that variant does not exist.
@@ -150,7 +150,7 @@ fn push_base36(mut number: u128, out: &mut Vec<u8>) {
     out[start..].reverse();
 }
 
-/// Looks up and reads the file at a location by the rules of Caddy's file server: for a folder its first index that is
+/// Looks up and reads the file at a location by the rules of Caddy's file server: for a directory its first index that is
 /// not hidden; no hidden files; symbolic links are followed.
 pub(super) fn read_file(plan: &FileServerPlan, file_path: &FilePath, known: Option<&FileStamps>) -> DiskLookup {
     let (path, names) = (file_path.path(), file_path.names(plan));
@@ -163,19 +163,19 @@ pub(super) fn read_file(plan: &FileServerPlan, file_path: &FilePath, known: Opti
     }
     for name in &names.index {
         let mut index = path.to_vec();
-        // `clean` resolves dot segments in the index name, so that it cannot lead out of the folder.
+        // `clean` resolves dot segments in the index name, so that it cannot lead out of the directory.
         path::clean(name, &mut index);
         if names.hides(&index) {
             continue;
         }
         match fs::metadata(of_bytes(&index)) {
             Ok(metadata) if !metadata.is_dir() => return file(plan, &names, &index, &metadata, true, known),
-            // Without the permission to look inside, it is unknown whether the folder has an index.
+            // Without the permission to look inside, it is unknown whether the directory has an index.
             Err(error) if error.kind() == ErrorKind::PermissionDenied => return stat_failed(&index, &error),
             _ => {}
         }
     }
-    if names.hides(path) { DiskLookup::Missing } else { DiskLookup::Folder }
+    if names.hides(path) { DiskLookup::Missing } else { DiskLookup::Directory }
 }
 
 fn file(
@@ -318,7 +318,7 @@ pub(super) fn stat_failed(path: &[u8], error: &std::io::Error) -> DiskLookup {
     }
 }
 
-/// As in Caddy: a file or folder that exists, is readable and still cannot be opened means that the server lacks a
+/// As in Caddy: a file or directory that exists, is readable and still cannot be opened means that the server lacks a
 /// resource: 503.
 pub(super) fn open_failed(path: &[u8], error: &std::io::Error) -> DiskLookup {
     match error.kind() {

@@ -58,7 +58,7 @@ pub(super) fn key(plan: &FileServerPlan, cx: &mut Context, out: &mut Vec<u8>) ->
     Ok(path_len)
 }
 
-/// Appends the root, a [`template of a folder`](Build::template_of_folder), without trailing slashes.
+/// Appends the root, a [`template of a directory`](Build::template_of_directory), without trailing slashes.
 pub(crate) fn push_root(root: &Template, cx: &mut Context, out: &mut Vec<u8>) {
     let start = out.len();
     root.render(cx, out);
@@ -83,7 +83,7 @@ fn join(decoded: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The configured names: index files of a folder, and patterns of hidden files.
+/// The configured names: index files of a directory, and patterns of hidden files.
 #[derive(Debug)]
 pub(super) struct Names {
     hide: Vec<ConfiguredName>,
@@ -185,8 +185,8 @@ impl Resolved {
 pub(crate) fn absolute(path: &[u8]) -> Vec<u8> {
     let mut whole = Vec::new();
     if !path.starts_with(b"/") {
-        let folder = std::env::current_dir().unwrap_or_default();
-        whole.extend_from_slice(folder.as_os_str().as_bytes());
+        let directory = std::env::current_dir().unwrap_or_default();
+        whole.extend_from_slice(directory.as_os_str().as_bytes());
         whole.push(b'/');
     }
     whole.extend_from_slice(path);

@@ -1,4 +1,4 @@
-//! Tests of the file server with the test kit, each on its own folder.
+//! Tests of the file server with the test kit, each on its own directory.
 
 mod browse;
 mod escape;
@@ -17,22 +17,22 @@ use causeway_pipeline::Registry;
 use causeway_testkit::{Kit, Request, TestResponse};
 use serde_json::{Value, json};
 
-/// A temporary folder, removed on drop.
-pub(crate) struct Folder(pub(crate) PathBuf);
+/// A temporary directory, removed on drop.
+pub(crate) struct Directory(pub(crate) PathBuf);
 
-impl Folder {
+impl Directory {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("causeway-file-server-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).expect("a folder for the test");
+        fs::create_dir_all(&path).expect("a directory for the test");
         Self(path)
     }
 
-    /// Writes a file, creates its parent folders, and sets its time to 2001-09-09T01:46:40Z.
+    /// Writes a file, creates its parent directories, and sets its time to 2001-09-09T01:46:40Z.
     pub(crate) fn file(&self, path: &str, content: impl AsRef<[u8]>) -> &Self {
         let path = self.0.join(path);
-        fs::create_dir_all(path.parent().expect("a file has a parent folder")).expect("folders");
+        fs::create_dir_all(path.parent().expect("a file has a parent directory")).expect("directories");
         fs::write(&path, content).expect("a file");
         set_modified(&path, 1_000_000_000);
         self
@@ -51,7 +51,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for Directory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -74,9 +74,9 @@ fn summary(answer: &TestResponse) -> (u16, &str) {
 
 #[test]
 fn a_file_with_its_fields() {
-    let folder = Folder::new();
-    folder.file("a/page.html", "<p>").file("a/raw", "raw").file("empty.txt", "");
-    let mut kit = folder.kit(json!({}));
+    let directory = Directory::new();
+    directory.file("a/page.html", "<p>").file("a/raw", "raw").file("empty.txt", "");
+    let mut kit = directory.kit(json!({}));
     for _ in 0..2 {
         let answer = kit.send(&Request::get("/a/page.html?x=1"));
         assert_eq!(summary(&answer), (200, "<p>"));
@@ -101,42 +101,42 @@ fn a_file_with_its_fields() {
 // Caddy: "root … default {http.vars.root} if set, or current working directory".
 #[test]
 fn the_root_is_a_variable() {
-    let folder = Folder::new();
-    folder.file("site/x.txt", "x");
-    let vars = json!({ "handler": "vars", "root": format!("{}/{{http.request.host}}/", folder.0.display()) });
+    let directory = Directory::new();
+    directory.file("site/x.txt", "x");
+    let vars = json!({ "handler": "vars", "root": format!("{}/{{http.request.host}}/", directory.0.display()) });
     let routes = json!([{ "handle": [vars, { "handler": "file_server" }] }]);
     let mut kit = Kit::new(&registry(), &routes);
     assert_eq!(summary(&kit.send(&Request::get("/x.txt").field("Host", "site"))), (200, "x"));
     assert_eq!(kit.send(&Request::get("/x.txt")).status, 404);
     let mut kit = Kit::new(&registry(), &json!([{ "handle": [{ "handler": "file_server" }] }]));
     let own = kit.send(&Request::get("/Cargo.toml"));
-    assert!(own.text().contains("causeway-modules"), "tests run in the crate's folder");
+    assert!(own.text().contains("causeway-modules"), "tests run in the crate's directory");
 }
 
-// Caddy: index names are tried in order; hidden ones are skipped; a folder without an index is 404.
+// Caddy: index names are tried in order; hidden ones are skipped; a directory without an index is 404.
 #[test]
 fn index_files() {
-    let folder = Folder::new();
-    folder.file("index.html", "top").file("a/index.txt", "a").file("b/home", "b").file("c/index.html/x", "folder");
-    let mut kit = folder.kit(json!({}));
+    let directory = Directory::new();
+    directory.file("index.html", "top").file("a/index.txt", "a").file("b/home", "b").file("c/index.html/x", "folder");
+    let mut kit = directory.kit(json!({}));
     assert_eq!(summary(&kit.send(&Request::get("/"))), (200, "top"));
     assert_eq!(summary(&kit.send(&Request::get("/a/"))), (200, "a"));
     assert_eq!(kit.send(&Request::get("/b/")).status, 404);
     assert_eq!(kit.send(&Request::get("/c/")).status, 404);
-    let mut kit = folder.kit(json!({ "index_names": ["home"] }));
+    let mut kit = directory.kit(json!({ "index_names": ["home"] }));
     assert_eq!(summary(&kit.send(&Request::get("/b/"))), (200, "b"));
     assert_eq!(kit.send(&Request::get("/a/")).status, 404);
-    let mut kit = folder.kit(json!({ "hide": ["index.html"] }));
+    let mut kit = directory.kit(json!({ "hide": ["index.html"] }));
     assert_eq!(kit.send(&Request::get("/")).status, 404);
 }
 
-// Caddy, `canonical_uris`: folders end in a slash, files do not; 308; the query is kept; no redirect if the last
+// Caddy, `canonical_uris`: directories end in a slash, files do not; 308; the query is kept; no redirect if the last
 // segment was rewritten.
 #[test]
 fn canonical_paths() {
-    let folder = Folder::new();
-    folder.file("d/index.html", "d").file("f.txt", "f").file("d/e f/index.html", "e");
-    let mut kit = folder.kit(json!({}));
+    let directory = Directory::new();
+    directory.file("d/index.html", "d").file("f.txt", "f").file("d/e f/index.html", "e");
+    let mut kit = directory.kit(json!({}));
     for (target, want) in [
         ("/d", "/d/"),
         ("/d?a=b&c", "/d/?a=b&c"),
@@ -162,10 +162,11 @@ fn canonical_paths() {
         assert_eq!((answer.status, answer.field("location")), (308, Some(want)), "{target}");
         assert_eq!(kit.send(&Request::get(want)).status, 200, "{target}");
     }
-    let mut kit = folder.kit(json!({ "canonical_uris": false }));
+    let mut kit = directory.kit(json!({ "canonical_uris": false }));
     assert_eq!(summary(&kit.send(&Request::get("/d"))), (200, "d"));
     assert_eq!(summary(&kit.send(&Request::get("/f.txt/"))), (200, "f"));
-    let rewrite = |uri: &str| json!([{ "handle": [{ "handler": "rewrite", "uri": uri }, folder.handler(json!({}))] }]);
+    let rewrite =
+        |uri: &str| json!([{ "handle": [{ "handler": "rewrite", "uri": uri }, directory.handler(json!({}))] }]);
     let mut kit = Kit::new(&registry(), &rewrite("/d"));
     assert_eq!(summary(&kit.send(&Request::get("/other"))), (200, "d"));
     assert_eq!(kit.send(&Request::get("/x/d")).field("location"), Some("/x/d/"));
@@ -177,9 +178,10 @@ fn canonical_paths() {
     }
     assert_eq!(kit.send(&Request::get("/x/f.txt")).status, 404);
     assert_eq!(kit.send(&Request::get("/other/")).status, 404);
-    // Without the redirect, the index of a folder would be sent for a path that no matcher of the folder's path
+    // Without the redirect, the index of a directory would be sent for a path that no matcher of the directory's path
     // expects.
-    let strip = json!([{ "handle": [{ "handler": "rewrite", "strip_path_prefix": "/x" }, folder.handler(json!({}))] }]);
+    let strip =
+        json!([{ "handle": [{ "handler": "rewrite", "strip_path_prefix": "/x" }, directory.handler(json!({}))] }]);
     let mut kit = Kit::new(&registry(), &strip);
     for (target, want) in
         [("/x%2Fd", "/x%2Fd/"), ("/x%2fd?q", "/x%2fd/?q"), ("/x/%64", "/x/%64/"), ("/x/d%2f..%2fd", "/x/d%2f..%2fd/")]
@@ -192,10 +194,15 @@ fn canonical_paths() {
 // both may be globs.
 #[test]
 fn hidden_files() {
-    let folder = Folder::new();
-    folder.file(".git/config", "x").file("a/.env", "x").file("a/b/c.txt", "x").file("a/bc.txt", "x").file("d.php", "x");
-    let secret = format!("{}/a/b", folder.0.display());
-    let glob = format!("{}/*.php", folder.0.display());
+    let directory = Directory::new();
+    directory
+        .file(".git/config", "x")
+        .file("a/.env", "x")
+        .file("a/b/c.txt", "x")
+        .file("a/bc.txt", "x")
+        .file("d.php", "x");
+    let secret = format!("{}/a/b", directory.0.display());
+    let glob = format!("{}/*.php", directory.0.display());
     for (hide, target, want) in [
         (json!([".git"]), "/.git/config", 404),
         (json!([".*"]), "/a/.env", 404),
@@ -209,46 +216,46 @@ fn hidden_files() {
         (json!([glob]), "/a/bc.txt", 200),
         (json!(["*.txt"]), "/a/b/c.txt", 404),
     ] {
-        let answer = folder.kit(json!({ "hide": hide })).send(&Request::get(target));
+        let answer = directory.kit(json!({ "hide": hide })).send(&Request::get(target));
         assert_eq!(answer.status, want, "{hide} {target}");
     }
 }
 
 #[test]
 fn methods_pass_thru_and_statuses() {
-    let folder = Folder::new();
-    folder.file("x.txt", "x").file("sorry.html", "sorry");
-    let mut kit = folder.kit(json!({}));
+    let directory = Directory::new();
+    directory.file("x.txt", "x").file("sorry.html", "sorry");
+    let mut kit = directory.kit(json!({}));
     for method in ["POST", "DELETE", "OPTIONS", "PROPFIND"] {
         let answer = kit.send(&Request::new(method, "/x.txt"));
         assert_eq!((answer.status, answer.field("allow")), (405, Some("GET, HEAD")), "{method}");
     }
     assert_eq!(kit.send(&Request::new("POST", "/none")).status, 404);
     let next = json!({ "handler": "static_response", "body": "next" });
-    let routes = json!([{ "handle": [folder.handler(json!({ "pass_thru": true })), next.clone()] }]);
+    let routes = json!([{ "handle": [directory.handler(json!({ "pass_thru": true })), next.clone()] }]);
     let mut kit = Kit::new(&registry(), &routes);
     assert_eq!(summary(&kit.send(&Request::get("/none"))), (200, "next"));
     assert_eq!(summary(&kit.send(&Request::get("/x.txt"))), (200, "x"));
     let rewrite = json!({ "handler": "rewrite", "uri": "/x.txt/" });
-    let routes = json!([{ "handle": [rewrite, folder.handler(json!({ "pass_thru": true })), next] }]);
+    let routes = json!([{ "handle": [rewrite, directory.handler(json!({ "pass_thru": true })), next] }]);
     let mut kit = Kit::new(&registry(), &routes);
     assert_eq!(summary(&kit.send(&Request::get("/y"))), (200, "next"), "such a path is no file's");
-    let mut kit = folder.kit(json!({ "status_code": "503" }));
+    let mut kit = directory.kit(json!({ "status_code": "503" }));
     let answer = kit.send(&Request::get("/x.txt").field("Range", "bytes=0-0").field("If-None-Match", "*"));
     assert_eq!(summary(&answer), (503, "x"));
     // Caddy: an error route serves the file with the error's status, whatever the method.
-    let errors = json!([{ "handle": [{ "handler": "rewrite", "uri": "/sorry.html" }, folder.handler(json!({}))] }]);
-    let mut kit = Kit::with_errors(&registry(), &json!([{ "handle": [folder.handler(json!({}))] }]), &errors);
+    let errors = json!([{ "handle": [{ "handler": "rewrite", "uri": "/sorry.html" }, directory.handler(json!({}))] }]);
+    let mut kit = Kit::with_errors(&registry(), &json!([{ "handle": [directory.handler(json!({}))] }]), &errors);
     assert_eq!(summary(&kit.send(&Request::get("/none"))), (404, "sorry"));
     assert_eq!(summary(&kit.send(&Request::new("POST", "/x.txt"))), (405, "sorry"));
 }
 
 #[test]
 fn fields_of_earlier_handlers_are_kept() {
-    let folder = Folder::new();
-    folder.file("x.txt", "x");
+    let directory = Directory::new();
+    directory.file("x.txt", "x");
     let set = json!({ "handler": "headers", "response": { "set": { "Content-Type": ["a/b"], "ETag": ["\"mine\""] } } });
-    let mut kit = Kit::new(&registry(), &json!([{ "handle": [set, folder.handler(json!({}))] }]));
+    let mut kit = Kit::new(&registry(), &json!([{ "handle": [set, directory.handler(json!({}))] }]));
     let answer = kit.send(&Request::get("/x.txt"));
     assert_eq!((answer.field("content-type"), answer.field("etag")), (Some("a/b"), Some("\"mine\"")));
     assert_eq!(kit.send(&Request::get("/x.txt").field("If-None-Match", "\"mine\"")).status, 304);
@@ -257,12 +264,12 @@ fn fields_of_earlier_handlers_are_kept() {
 // Go, ServeContent: Last-Modified is the file's time, by which conditions are evaluated (RFC 9110 §13.1.3).
 #[test]
 fn last_modified_is_the_time_of_the_file() {
-    let folder = Folder::new();
-    folder.file("x.txt", "x");
+    let directory = Directory::new();
+    directory.file("x.txt", "x");
     let date = "Sun, 09 Sep 2001 01:46:40 GMT";
     let set = json!({ "Last-Modified": ["Mon, 01 Jan 2035 00:00:00 GMT"] });
     let set = json!({ "handler": "headers", "response": { "set": set } });
-    let mut kit = Kit::new(&registry(), &json!([{ "handle": [set, folder.handler(json!({}))] }]));
+    let mut kit = Kit::new(&registry(), &json!([{ "handle": [set, directory.handler(json!({}))] }]));
     let answer = kit.send(&Request::get("/x.txt"));
     assert_eq!(answer.values("Last-Modified").collect::<Vec<_>>(), [date]);
     assert_eq!(kit.send(&Request::get("/x.txt").field("If-Modified-Since", date)).status, 304);
@@ -272,9 +279,9 @@ fn last_modified_is_the_time_of_the_file() {
 // still served, since an expired value is better than a 503.
 #[test]
 fn a_full_pool_is_503_except_for_cached_files() {
-    let folder = Folder::new();
-    folder.file("x.txt", "x");
-    let mut kit = folder.kit(json!({}));
+    let directory = Directory::new();
+    directory.file("x.txt", "x");
+    let mut kit = directory.kit(json!({}));
     assert_eq!(kit.send(&Request::get("/x.txt")).status, 200);
     kit.worker().queue_jobs(0);
     assert_eq!(summary(&kit.send(&Request::get("/x.txt"))), (200, "x"));
@@ -285,11 +292,11 @@ fn a_full_pool_is_503_except_for_cached_files() {
 
 #[test]
 fn a_changed_file_is_noticed_within_a_second() {
-    let folder = Folder::new();
-    folder.file("x.txt", "old");
-    let mut kit = folder.kit(json!({}));
+    let directory = Directory::new();
+    directory.file("x.txt", "old");
+    let mut kit = directory.kit(json!({}));
     assert_eq!(summary(&kit.send(&Request::get("/x.txt"))), (200, "old"));
-    fs::write(folder.0.join("x.txt"), "newer").expect("a file");
+    fs::write(directory.0.join("x.txt"), "newer").expect("a file");
     let jobs = kit.worker().jobs_seen();
     assert_eq!(summary(&kit.send(&Request::get("/x.txt"))), (200, "old"));
     kit.worker().advance(Duration::from_millis(999));
@@ -299,16 +306,16 @@ fn a_changed_file_is_noticed_within_a_second() {
     // Unchanged: the metadata is read, the content is not.
     kit.worker().advance(Duration::from_secs(5));
     assert_eq!((summary(&kit.send(&Request::get("/x.txt"))), kit.worker().jobs_seen()), ((200, "newer"), jobs + 2));
-    fs::remove_file(folder.0.join("x.txt")).expect("it was there");
+    fs::remove_file(directory.0.join("x.txt")).expect("it was there");
     kit.worker().advance(Duration::from_secs(1));
     assert_eq!(kit.send(&Request::get("/x.txt")).status, 404);
 }
 
 #[test]
 fn requests_get_the_old_file_during_a_refresh() {
-    let folder = Folder::new();
-    folder.file("x.txt", "x");
-    let mut kit = folder.kit(json!({}));
+    let directory = Directory::new();
+    directory.file("x.txt", "x");
+    let mut kit = directory.kit(json!({}));
     assert_eq!(kit.send(&Request::get("/x.txt")).status, 200);
     kit.worker().advance(Duration::from_secs(2));
     kit.worker().queue_jobs(1);
@@ -326,10 +333,10 @@ fn requests_get_the_old_file_during_a_refresh() {
 // outcome: a 404 is better than a 503.
 #[test]
 fn a_full_pool_keeps_the_outcome_of_the_first_lookup() {
-    let folder = Folder::new();
-    folder.file("d/x", "x");
+    let directory = Directory::new();
+    directory.file("d/x", "x");
     for target in ["/none", "/d/"] {
-        let mut kit = folder.kit(json!({}));
+        let mut kit = directory.kit(json!({}));
         kit.worker().queue_jobs(1);
         let Err(first) = kit.send_pending(&Request::get(target)) else { panic!("it looks first") };
         assert_eq!(kit.worker().run_jobs(), 1);
@@ -345,12 +352,12 @@ fn a_full_pool_keeps_the_outcome_of_the_first_lookup() {
 // Go, writeNotModified: a 304 has no fields that describe content, also for handlers before the file server.
 #[test]
 fn a_304_has_no_content_type() {
-    let folder = Folder::new();
-    folder.file("x.txt", "x");
+    let directory = Directory::new();
+    directory.file("x.txt", "x");
     let matcher = json!({ "headers": { "Content-Type": ["*"] } });
     let mark = json!({ "deferred": true, "require": matcher, "set": { "X-Type": ["seen"] } });
     let mark = json!({ "handler": "headers", "response": mark });
-    let mut kit = Kit::new(&registry(), &json!([{ "handle": [mark, folder.handler(json!({}))] }]));
+    let mut kit = Kit::new(&registry(), &json!([{ "handle": [mark, directory.handler(json!({}))] }]));
     let answer = kit.send(&Request::get("/x.txt"));
     assert_eq!((answer.status, answer.field("x-type")), (200, Some("seen")));
     let again = kit.send(&Request::get("/x.txt").field("If-None-Match", answer.field("etag").expect("a tag")));
@@ -361,9 +368,9 @@ fn a_304_has_no_content_type() {
 // Concurrent requests for a path that is not cached share one lookup, also if the first client disconnects.
 #[test]
 fn many_concurrent_requests() {
-    let folder = Folder::new();
-    folder.file("x.txt", "x").file("d/x", "x");
-    let mut kit = folder.kit(json!({}));
+    let directory = Directory::new();
+    directory.file("x.txt", "x").file("d/x", "x");
+    let mut kit = directory.kit(json!({}));
     kit.worker().queue_jobs(3);
     for (target, want) in [("/x.txt", (200, "x")), ("/none", (404, "")), ("/d/", (404, ""))] {
         let seen = kit.worker().jobs_seen();
@@ -380,10 +387,10 @@ fn many_concurrent_requests() {
 
 #[test]
 fn large_files_are_sent_from_the_file() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     let content: Vec<u8> = (0..200_000u32).map(|at| (at % 251) as u8).collect();
-    folder.file("big.bin", &content).file("edge.bin", &content[..131_072]).file("over.bin", &content[..131_073]);
-    let mut kit = folder.kit(json!({}));
+    directory.file("big.bin", &content).file("edge.bin", &content[..131_072]).file("over.bin", &content[..131_073]);
+    let mut kit = directory.kit(json!({}));
     for (target, len) in [("/big.bin", 200_000), ("/edge.bin", 131_072), ("/over.bin", 131_073), ("/big.bin", 200_000)]
     {
         let answer = kit.send(&Request::get(target));
@@ -399,9 +406,9 @@ fn large_files_are_sent_from_the_file() {
 
 #[test]
 fn pipes_and_devices_are_not_served() {
-    let folder = Folder::new();
-    std::os::unix::fs::symlink("/dev/zero", folder.0.join("zero")).expect("a link");
-    assert_eq!(folder.kit(json!({})).send(&Request::get("/zero")).status, 404);
+    let directory = Directory::new();
+    std::os::unix::fs::symlink("/dev/zero", directory.0.join("zero")).expect("a link");
+    assert_eq!(directory.kit(json!({})).send(&Request::get("/zero")).status, 404);
 }
 
 #[test]
@@ -429,11 +436,11 @@ fn refused() {
 
 #[test]
 fn a_reload_that_keeps_the_options_keeps_the_cache() {
-    let folder = Folder::new();
-    folder.file("a.txt", "a");
-    let routes = |options: Value| json!([{ "handle": [folder.handler(options)] }]);
+    let directory = Directory::new();
+    directory.file("a.txt", "a");
+    let routes = |options: Value| json!([{ "handle": [directory.handler(options)] }]);
     let get = Request::get("/a.txt");
-    let mut kit = folder.kit(json!({}));
+    let mut kit = directory.kit(json!({}));
     assert_eq!(kit.send(&get).text(), "a");
     kit.reload(&registry(), &routes(json!({})), &Value::Null);
     match kit.send_pending(&get) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use causeway_log_output::{Compression, FileSpec, FolderMode, NetSpec, Network, OutputSpec, RollSpec, Zone};
+use causeway_log_output::{Compression, DirectoryMode, FileSpec, NetSpec, Network, OutputSpec, RollSpec, Zone};
 use causeway_pipeline::build::{DurationConfig, Problem};
 use causeway_pipeline::{Build, BuildError};
 use serde::Deserialize;
@@ -131,14 +131,14 @@ impl FileOutputConfig {
             "" => None,
             text => Some(build.at("mode", |build| octal(text, build))?).filter(|mode| *mode != 0),
         };
-        let folder_mode = match &*self.dir_mode.trim().to_ascii_lowercase() {
-            "" | "0" => FolderMode::Private,
-            "inherit" => FolderMode::Inherit,
-            "from_file" => FolderMode::FromFile,
-            text => FolderMode::Fixed(build.at("dir_mode", |build| octal(text, build))?),
+        let directory_mode = match &*self.dir_mode.trim().to_ascii_lowercase() {
+            "" | "0" => DirectoryMode::Private,
+            "inherit" => DirectoryMode::Inherit,
+            "from_file" => DirectoryMode::FromFile,
+            text => DirectoryMode::Fixed(build.at("dir_mode", |build| octal(text, build))?),
         };
         let roll = if self.roll == Some(false) { None } else { Some(self.roll(build)?) };
-        Ok(FileSpec { path, mode, folder_mode, roll })
+        Ok(FileSpec { path, mode, directory_mode, roll })
     }
 
     fn roll(&self, build: &mut Build<'_>) -> Result<RollSpec, BuildError> {

@@ -207,11 +207,11 @@ impl File {
 /// Applies the result: sets the placeholders, or fails.
 fn apply_choice(plan: &FileMatcherPlan, cx: &mut Context, answer: Choice, text: &[u8]) -> Result<bool, Fault> {
     match answer {
-        Choice::Chosen(candidate, is_folder) => {
+        Choice::Chosen(candidate, is_directory) => {
             cx.set_variable_text(plan.variables.relative, candidate.relative(text));
             cx.set_variable_text(plan.variables.absolute, candidate.path(text));
             cx.set_variable_text(plan.variables.remainder, candidate.remainder(text));
-            cx.set_variable_text(plan.variables.kind, if is_folder { b"directory" } else { b"file" });
+            cx.set_variable_text(plan.variables.kind, if is_directory { b"directory" } else { b"file" });
             Ok(true)
         }
         Choice::None => Ok(false),

@@ -1,4 +1,4 @@
-//! The files of templates, in one folder.
+//! The files of templates, in one directory.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _};
@@ -17,11 +17,11 @@ use crate::open_file::open_nonblocking;
 /// Bytes of a file that a template reads.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// The folder. As in Go's `http.Dir`, a name never leads out of it, except through symbolic links.
-pub(super) struct TemplateFolder(PathBuf);
+/// The directory. As in Go's `http.Dir`, a name never leads out of it, except through symbolic links.
+pub(super) struct TemplateDirectory(PathBuf);
 
-impl TemplateFolder {
-    /// An empty name is the working folder.
+impl TemplateDirectory {
+    /// An empty name is the working directory.
     pub(super) fn at(root: &[u8]) -> Self {
         Self(if root.is_empty() { ".".into() } else { std::ffi::OsStr::from_bytes(root).into() })
     }
@@ -36,7 +36,7 @@ impl TemplateFolder {
         Ok(self.0.join(std::ffi::OsStr::from_bytes(relative)))
     }
 
-    /// Opens a regular file or a folder. The contents of others, such as a pipe, could have no end.
+    /// Opens a regular file or a directory. The contents of others, such as a pipe, could have no end.
     fn open(&self, name: &[u8]) -> Result<(File, Metadata), FunctionError> {
         let path = self.path(name)?;
         let opened = open_nonblocking(&path).and_then(|file| {
@@ -72,7 +72,7 @@ impl TemplateFolder {
         Ok(Value::Object(Rc::new(FileInfo { name, metadata })))
     }
 
-    /// Returns the names in a folder, sorted; Go's are in the order of the file system.
+    /// Returns the names in a directory, sorted; Go's are in the order of the file system.
     pub(super) fn list(&self, name: &[u8], call: &mut Call<'_>) -> Result<Value, FunctionError> {
         let (_, metadata) = self.open(name)?;
         if !metadata.is_dir() {

@@ -14,7 +14,7 @@ use jiff::tz::TimeZone;
 
 use super::data::{Dot, changed_values};
 use super::dates::Clock;
-use super::files::TemplateFolder;
+use super::files::TemplateDirectory;
 use super::random::RandomBytes;
 use super::request::{Snapshot, canonical};
 use super::text::{bytes_of, lossy, string_of, to_string_as_caddy};
@@ -89,7 +89,7 @@ pub(super) fn execute(
     let changes = Rc::default();
     let shared = Rc::new(Shared {
         snapshot: Arc::clone(snapshot),
-        folder: TemplateFolder::at(&snapshot.root),
+        directory: TemplateDirectory::at(&snapshot.root),
         resolved: Arc::clone(resolved),
         missing: RefCell::default(),
         status: Cell::new(None),
@@ -130,7 +130,7 @@ fn shortened(message: String) -> String {
 /// The state of one execution, with all templates that it includes.
 struct Shared {
     snapshot: Arc<Snapshot>,
-    folder: TemplateFolder,
+    directory: TemplateDirectory,
     resolved: Arc<ResolvedValues>,
     /// Values that were met and are not in `resolved`.
     missing: RefCell<MissingValues>,
@@ -207,9 +207,9 @@ fn functions(shared: &Rc<Shared>, set: &Rc<TemplateSet>) -> Functions {
         .with("include", Signature::variadic(&[Type::String, Type::Any]), with(include))
         .with("import", NAME, import)
         .with("readFile", NAME, with(|shared, call, arguments| Ok(read(shared, call, &arguments[0])?.into())))
-        .with("fileExists", NAME, with(|shared, _, arguments| Ok(shared.folder.has(bytes_of(&arguments[0])).into())))
-        .with("fileStat", NAME, with(|shared, _, arguments| shared.folder.stat(bytes_of(&arguments[0]))))
-        .with("listFiles", NAME, with(|shared, call, arguments| shared.folder.list(bytes_of(&arguments[0]), call)))
+        .with("fileExists", NAME, with(|shared, _, arguments| Ok(shared.directory.has(bytes_of(&arguments[0])).into())))
+        .with("fileStat", NAME, with(|shared, _, arguments| shared.directory.stat(bytes_of(&arguments[0]))))
+        .with("listFiles", NAME, with(|shared, call, arguments| shared.directory.list(bytes_of(&arguments[0]), call)))
         .with("httpInclude", NAME, with(http_include))
         .with("httpError", Signature::fixed(&[Type::Int]), with(http_error))
         .with("env", NAME, with(env))
@@ -233,7 +233,7 @@ fn functions(shared: &Rc<Shared>, set: &Rc<TemplateSet>) -> Functions {
 }
 
 fn read(shared: &Shared, call: &mut Call<'_>, file: &Value) -> Result<Vec<u8>, FunctionError> {
-    shared.folder.read(bytes_of(file), call)
+    shared.directory.read(bytes_of(file), call)
 }
 
 /// Executes a file as a template of its own, with arguments.

@@ -15,7 +15,7 @@ use crate::field_name;
 pub(super) struct Snapshot {
     /// The template's text.
     pub(super) text: Vec<u8>,
-    /// The folder of files that templates read.
+    /// The directory of files that templates read.
     pub(super) root: Vec<u8>,
     pub(super) request: RequestFacts,
     /// The request as it arrived, before other handlers changed it.

@@ -10,17 +10,17 @@ fn registry() -> Registry {
     registry
 }
 
-/// A folder that is removed at the end.
+/// A directory that is removed at the end.
 struct Site(PathBuf);
 
 impl Site {
     fn new(name: &str, files: &[(&str, &str)]) -> Self {
-        let folder = std::env::temp_dir().join(format!("causeway-templates-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(folder.join("sub")).unwrap();
+        let directory = std::env::temp_dir().join(format!("causeway-templates-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(directory.join("sub")).unwrap();
         for (file, text) in files {
-            std::fs::write(folder.join(file), text).unwrap();
+            std::fs::write(directory.join(file), text).unwrap();
         }
-        Self(folder)
+        Self(directory)
     }
 
     fn path(&self) -> &Path {

@@ -1,4 +1,4 @@
-//! `proxy_cache` and `fastcgi_cache` as `cache`: the zone's folder, lifetimes, keys, and the requests that skip the cache.
+//! `proxy_cache` and `fastcgi_cache` as `cache`: the zone's directory, lifetimes, keys, and the requests that skip the cache.
 //!
 //! Settings that RFC 9111 or our cache treats differently are named; where a difference could show one client's response to another,
 //! there is no `cache` at all.
@@ -84,7 +84,7 @@ impl<'a> Translator<'a> {
             self.remark(out, zone, reason);
         }
         if key == KeyKind::Lasting {
-            self.cache_folder(out, &mut lines, path);
+            self.cache_directory(out, &mut lines, path);
         }
         let lifetimes = self.read_lifetimes(out, pass, blocks);
         lines.push(format!("ttl {}", duration(lifetimes.ttl)));
@@ -190,7 +190,7 @@ impl<'a> Translator<'a> {
         Some(format!(" @{name}"))
     }
 
-    fn cache_folder(&mut self, out: &mut Vec<String>, lines: &mut Vec<String>, path: &Directive) {
+    fn cache_directory(&mut self, out: &mut Vec<String>, lines: &mut Vec<String>, path: &Directive) {
         let word = |key: &str| path.arguments.iter().find_map(|word| word.strip_prefix(key));
         let bound = match word("max_size=").map(size) {
             Some(size) => size,

@@ -379,7 +379,7 @@ fn condition_matcher(
             };
             let path = quote(&path);
             let line = format!("{negated}file {}", paths(&path)?);
-            // The root is a folder that exists, but the matcher `file` finds no folder for `/`.
+            // The root is a directory that exists, but the matcher `file` finds no directory for `/`.
             let is_root_left_out = kind != "-f" && path == "{path}" && !negated.is_empty();
             return Some(is_root_left_out.then(|| "not path /".to_owned()).into_iter().chain([line]).collect());
         }

@@ -2,9 +2,9 @@
 
 use super::accel::replace_fields;
 use super::conditions::{HeldFields, holds_content};
+use super::directories::DirectoryPlace;
 use super::error_pages::passes;
 use super::fields::has_equal_fields;
-use super::folders::FolderPlace;
 use super::locations::{leads_nowhere, split_last, with_query};
 use super::path_case::is_plain_path;
 use super::rules::{HELD_CONDITION, always_answers, rules_of};
@@ -17,8 +17,8 @@ use crate::parse::Directive;
 use crate::variables::{VariableScope, without_query};
 use crate::write::{block, quote, rewrite};
 
-/// A variable: the path below the folder of an `alias`.
-const FOLDER_PATH: &str = "folder_path";
+/// A variable: the path below the directory of an `alias`.
+const DIRECTORY_PATH: &str = "directory_path";
 
 /// A path that no file has.
 const NO_FILE: &str = "/no/such/file";
@@ -94,7 +94,7 @@ impl<'a> Translator<'a> {
         self.choose_pages(&mut out, blocks, outer.map_or(&[], |outer| &outer.blocks), &scope);
         self.write_internal(&mut out, location, &scope);
         let location_blocks = location.location_blocks();
-        // An upstream over HTTP gets the whole path; only files and programs are within the folder.
+        // An upstream over HTTP gets the whole path; only files and programs are within the directory.
         let sends_path = ["proxy_pass", "grpc_pass"].iter().any(|name| !own(own_block, name).is_empty())
             && own(own_block, "try_files").is_empty()
             && !tests_files(own_block);
@@ -103,7 +103,7 @@ impl<'a> Translator<'a> {
             self.write_root(&mut out, location_blocks, &scope);
         }
         self.write_script_names(&mut out, location, &mut scope);
-        // Rules see the whole path, and tests of files that within the folder of `alias`.
+        // Rules see the whole path, and tests of files that within the directory of `alias`.
         let is_alias_first = tests_files(own_block);
         let files = own(own_block, "try_files").first().copied();
         let keeps_path = files.and_then(split_last).is_some_and(|(last, _)| !last.starts_with(['=', '@']));
@@ -135,15 +135,15 @@ impl<'a> Translator<'a> {
             return in_written_order(out);
         }
         let held_fields = std::mem::take(&mut self.held_fields);
-        // A named location gets the whole path, so that only the files are below the folder of `alias`.
-        let mut folder = None;
+        // A named location gets the whole path, so that only the files are below the directory of `alias`.
+        let mut directory = None;
         if let Some((alias, pattern)) = &alias {
             let is_prefix = matches!(pattern, Pattern::Prefix { .. });
             if let Some(files) = files.filter(|_| named.is_some() && (is_alias_first || !is_prefix)) {
-                self.remark(&mut out, files, "the named location gets the path within the folder of 'alias'");
+                self.remark(&mut out, files, "the named location gets the path within the directory of 'alias'");
             }
             if named.is_some() && is_prefix && !is_alias_first {
-                folder = self.write_folder(&mut out, alias, pattern, location, &scope, keeps_path);
+                directory = self.write_directory(&mut out, alias, pattern, location, &scope, keeps_path);
             } else if !is_alias_first {
                 self.write_alias(&mut out, alias, pattern, &scope, keeps_path);
             }
@@ -171,7 +171,7 @@ impl<'a> Translator<'a> {
         }
         self.write_sources(&mut content, location, &scope);
         match files {
-            Some(files) => self.write_try_files(&mut out, files, location, all, &scope, (folder, content)),
+            Some(files) => self.write_try_files(&mut out, files, location, all, &scope, (directory, content)),
             None => out.extend(content),
         }
         self.outer_fields = outer_fields;
@@ -215,9 +215,9 @@ impl<'a> Translator<'a> {
         always_answers(own_block)
     }
 
-    /// Returns the folder of an `alias` with the lines that lead to it, which only files need, as a named location gets the whole path. Writes
-    /// the variable of the path in that folder.
-    fn write_folder(
+    /// Returns the directory of an `alias` with the lines that lead to it, which only files need, as a named location gets the whole path.
+    /// Writes the variable of the path in that directory.
+    fn write_directory(
         &mut self,
         out: &mut Vec<String>,
         alias: &Directive,
@@ -225,14 +225,14 @@ impl<'a> Translator<'a> {
         location: &Location<'a>,
         scope: &VariableScope,
         keeps_path: bool,
-    ) -> Option<(FolderPlace, Vec<String>)> {
+    ) -> Option<(DirectoryPlace, Vec<String>)> {
         let mut lines = Vec::new();
         self.write_alias(&mut lines, alias, pattern, scope, keeps_path);
-        let mut place = self.folder_place(out, location, scope)?;
-        if let FolderPlace { path, matcher: Some(matcher), .. } = &mut place {
-            out.push(format!("vars {FOLDER_PATH} {NO_FILE}"));
-            out.push(format!("vars @{matcher} {FOLDER_PATH} {path}"));
-            *path = format!("{{vars.{FOLDER_PATH}}}");
+        let mut place = self.directory_place(out, location, scope)?;
+        if let DirectoryPlace { path, matcher: Some(matcher), .. } = &mut place {
+            out.push(format!("vars {DIRECTORY_PATH} {NO_FILE}"));
+            out.push(format!("vars @{matcher} {DIRECTORY_PATH} {path}"));
+            *path = format!("{{vars.{DIRECTORY_PATH}}}");
         }
         Some((place, lines))
     }
@@ -296,8 +296,8 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Writes the folder of an `alias`, and the path in it. `keeps_path`: a path that nginx joins to the folder's name must not become another
-    /// one than that of a file beside the folder, as the location's `try_files` has a last word for the folder.
+    /// Writes the directory of an `alias`, and the path in it. `keeps_path`: a path that nginx joins to the directory's name must not become
+    /// another one than that of a file beside the directory, as the location's `try_files` has a last word for the directory.
     fn write_alias(
         &mut self,
         out: &mut Vec<String>,
@@ -318,24 +318,25 @@ impl<'a> Translator<'a> {
                 if target.ends_with('/') {
                     return out.extend(inside);
                 }
-                // nginx joins the rest of the path to the text of the alias: `/static.env` is not in the folder of `/static`, but beside it.
-                // The text itself may be the name of a file.
-                let (outer_folder, name) = target.rsplit_once('/').unwrap_or(("", target));
+                // nginx joins the rest of the path to the text of the alias: `/static.env` is not in the directory of `/static`, but beside
+                // it. The text itself may be the name of a file.
+                let (outer_directory, name) = target.rsplit_once('/').unwrap_or(("", target));
                 let has_name = !keeps_path && is_plain_path(&format!("/{name}")) && !name.contains('$');
-                let outer_folder = Some(format!("{outer_folder}/")).filter(|_| has_name);
-                let outer_folder = outer_folder.and_then(|outer_folder| self.expand(out, alias, scope, &outer_folder));
+                let outer_directory = Some(format!("{outer_directory}/")).filter(|_| has_name);
+                let outer_directory =
+                    outer_directory.and_then(|outer_directory| self.expand(out, alias, scope, &outer_directory));
                 let matcher = self.fresh("joined");
-                let rest = match (prefix.ends_with('/'), outer_folder.is_some()) {
+                let rest = match (prefix.ends_with('/'), outer_directory.is_some()) {
                     (true, _) => "(.+)",
                     (false, true) => "([^/].*)?",
                     (false, false) => "([^/].*)",
                 };
                 let expression = format!("(?is)^{}{rest}$", regex::escape(prefix));
-                let joined = match outer_folder {
-                    Some(outer_folder) => {
+                let joined = match outer_directory {
+                    Some(outer_directory) => {
                         vec![
                             format!("rewrite * /{name}{{re.{matcher}.1}} escape_values"),
-                            format!("root * {}", quote(&outer_folder)),
+                            format!("root * {}", quote(&outer_directory)),
                         ]
                     }
                     None => vec![format!("rewrite * {NO_FILE}"), root],
@@ -346,8 +347,8 @@ impl<'a> Translator<'a> {
                 block(out, "route", lines);
             }
             Pattern::Exact(_) => {
-                let (folder, file) = target.rsplit_once('/').unwrap_or(("", target));
-                out.push(format!("root * {}", quote(&format!("{folder}/"))));
+                let (directory, file) = target.rsplit_once('/').unwrap_or(("", target));
+                out.push(format!("root * {}", quote(&format!("{directory}/"))));
                 out.push(format!("rewrite * {}", quote(&format!("/{file}"))));
             }
             // All paths are that of one file.
@@ -376,7 +377,7 @@ impl<'a> Translator<'a> {
         location: &Location<'a>,
         all: &Locations<'a>,
         scope: &VariableScope,
-        (folder, content): (Option<(FolderPlace, Vec<String>)>, Vec<String>),
+        (directory, content): (Option<(DirectoryPlace, Vec<String>)>, Vec<String>),
     ) {
         let Some((last, candidates)) = split_last(files) else { return };
         if let Some(word) = files.arguments.last().filter(|word| leads_nowhere(word)) {
@@ -386,27 +387,27 @@ impl<'a> Translator<'a> {
         }
         // nginx joins a name to the text of an `alias`.
         let has_slash = alias_of(location).is_some_and(|(alias, _)| alias.argument(0).ends_with('/'));
-        let in_folder = |name: &String| match has_slash && !name.starts_with(['/', '$']) {
+        let in_directory = |name: &String| match has_slash && !name.starts_with(['/', '$']) {
             true => format!("/{name}"),
             false => name.clone(),
         };
-        let candidates: Vec<_> = candidates.iter().map(in_folder).collect();
+        let candidates: Vec<_> = candidates.iter().map(in_directory).collect();
         let Some(candidates) = self.candidates(out, files, &candidates, scope) else { return };
         if last.starts_with(['@', '=']) {
             let mut definition = Vec::new();
-            let missing = match &folder {
-                Some((place, _)) => self.missing_in_folder(&mut definition, place, &candidates),
+            let missing = match &directory {
+                Some((place, _)) => self.missing_in_directory(&mut definition, place, &candidates),
                 None => self.missing(&mut definition, &candidates),
             };
-            let is_in_folder = folder.is_some();
-            let mut found = folder.map(|(_, lines)| lines).unwrap_or_default();
+            let is_in_directory = directory.is_some();
+            let mut found = directory.map(|(_, lines)| lines).unwrap_or_default();
             if candidates.split(' ').any(|pattern| pattern != "{path}" && pattern != "{path}/") {
                 found.push(format!("@found_{missing} file {candidates}"));
                 found.push(format!("rewrite @found_{missing} {{file_match.relative}}"));
             }
             found.extend(content);
-            if is_in_folder {
-                // The folder's lines come first.
+            if is_in_directory {
+                // The directory's lines come first.
                 let lines = std::mem::take(&mut found);
                 block(&mut found, "route", lines);
             }
@@ -443,7 +444,7 @@ impl<'a> Translator<'a> {
             && let Some(last) = self.expand(out, files, scope, last)
         {
             let last = last.replace("{?query}", "?{query}");
-            // The path within the folder of `alias`.
+            // The path within the directory of `alias`.
             let stem = match alias_of(location) {
                 Some((_, Pattern::Prefix { prefix, .. })) => prefix.trim_end_matches('/').to_owned(),
                 _ => String::new(),
@@ -460,7 +461,7 @@ impl<'a> Translator<'a> {
     pub(super) fn missing(&mut self, out: &mut Vec<String>, candidates: &str) -> String {
         let missing = self.fresh("missing");
         if candidates.split(' ').any(|pattern| pattern == "{path}/") {
-            // The root is a folder that exists, but the matcher `file` finds no folder for `/`.
+            // The root is a directory that exists, but the matcher `file` finds no directory for `/`.
             let lines = vec!["not path /".to_owned(), format!("not file {candidates}")];
             block(out, &format!("@{missing}"), lines);
         } else {
@@ -469,13 +470,13 @@ impl<'a> Translator<'a> {
         missing
     }
 
-    /// Defines the matcher of requests for which none of these files exists in a folder of `alias`.
-    fn missing_in_folder(&mut self, out: &mut Vec<String>, place: &FolderPlace, candidates: &str) -> String {
+    /// Defines the matcher of requests for which none of these files exists in a directory of `alias`.
+    fn missing_in_directory(&mut self, out: &mut Vec<String>, place: &DirectoryPlace, candidates: &str) -> String {
         let missing = self.fresh("missing");
         let paths: Vec<String> = candidates.split(' ').map(|path| path.replace("{path}", &place.path)).collect();
         let mut file = Vec::new();
         block(&mut file, "not", place.files(&paths));
-        // The folder itself exists, but the matcher `file` finds no folder for `/`.
+        // The directory itself exists, but the matcher `file` finds no directory for `/`.
         if candidates.split(' ').any(|path| path == "{path}/") {
             file.push(format!("not vars_regexp {} ^/?$", place.path));
         }
@@ -574,7 +575,7 @@ impl<'a> Translator<'a> {
             return;
         }
         if value(blocks, "root").is_none() && alias_of(location).is_none() {
-            out.push("# There is no root; nginx serves its own folder 'html' here.".to_owned());
+            out.push("# There is no root; nginx serves its own directory 'html' here.".to_owned());
             out.push("error 404".to_owned());
             return;
         }
@@ -616,9 +617,9 @@ fn tests_files(owner: &Directive) -> bool {
 /// The `alias` that applies in a location, its own or that of a location around it, and the pattern of the location that has it.
 pub(super) fn alias_of<'a>(location: &Location<'a>) -> Option<(&'a Directive, Pattern)> {
     let location_blocks = location.location_blocks().iter().rev();
-    let mut with_folder =
+    let mut with_directory =
         location_blocks.filter(|block| block.block().iter().any(|d| matches!(&*d.name, "alias" | "root")));
-    let owner = *with_folder.next()?;
+    let owner = *with_directory.next()?;
     Some((*own(owner, "alias").last()?, pattern(owner).ok()?))
 }
 

@@ -135,7 +135,7 @@ impl<'a> Translator<'a> {
         for page in own(owner, "error_page") {
             let mut made = self.error_page(out, page, &blocks[..2], scope);
             if let Some(made) = made.as_mut().filter(|_| is_named && is_of_name(page)) {
-                // An error brings back the URI of the client, which the index of a folder or a rule has changed.
+                // An error brings back the URI of the client, which the index of a directory or a rule has changed.
                 let changed = self.fresh("changed");
                 let content = std::mem::take(&mut made.lines);
                 let matcher =
@@ -243,7 +243,7 @@ impl<'a> Translator<'a> {
         let mut lines = Vec::new();
         let blocks = chosen.map_or(blocks, |chosen| &*chosen.blocks);
         // The location of the error may have another root.
-        if has_folders(blocks[1]) {
+        if has_directories(blocks[1]) {
             self.write_root(&mut lines, blocks, scope);
         }
         let made = match chosen {
@@ -290,7 +290,7 @@ impl<'a> Translator<'a> {
 
     /// Writes the root of the server for a page's location without one of its own: that of the error may have another.
     fn write_root_of_page(&mut self, out: &mut Vec<String>, location: &Location<'a>, scope: &VariableScope) {
-        if !location.location_blocks().iter().any(|block| has_folder(block)) && has_folders(location.blocks[1]) {
+        if !location.location_blocks().iter().any(|block| has_directory(block)) && has_directories(location.blocks[1]) {
             self.write_root(out, location.server_blocks(), scope);
         }
     }
@@ -493,12 +493,12 @@ fn has_access_rules(location: &Location<'_>) -> bool {
     location.location_blocks().iter().any(|block| block.block().iter().any(is_rule))
 }
 
-/// Whether a location in a block has a folder of its own.
-fn has_folders(block: &Directive) -> bool {
-    block.block().iter().any(|inner| inner.name == "location" && (has_folder(inner) || has_folders(inner)))
+/// Whether a location in a block has a directory of its own.
+fn has_directories(block: &Directive) -> bool {
+    block.block().iter().any(|inner| inner.name == "location" && (has_directory(inner) || has_directories(inner)))
 }
 
-/// Whether a block has a folder of its own.
-fn has_folder(block: &Directive) -> bool {
+/// Whether a block has a directory of its own.
+fn has_directory(block: &Directive) -> bool {
     block.block().iter().any(|d| matches!(&*d.name, "root" | "alias"))
 }

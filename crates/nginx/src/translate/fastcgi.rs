@@ -1,7 +1,7 @@
 //! Programs: `fastcgi_pass` with its parameters, and the names of scripts.
 
 use super::content::alias_of;
-use super::folders::ends;
+use super::directories::ends;
 use super::units::bytes;
 use super::upstream::without_kept_fields;
 use super::{Translator, WHOLE_PATH, inherited, own, value};
@@ -109,9 +109,9 @@ impl<'a> Translator<'a> {
             return self.note(out, pass, "all servers of the upstream are down; requests fail with 502");
         }
         // The script's name is that of the split path.
-        let may_be_folder = !matches!(&location.pattern, Pattern::Regexp(expression) if ends(expression).is_some());
-        let index = value(blocks, "fastcgi_index").filter(|_| may_be_folder).map(|index| {
-            let name = self.fresh("folder");
+        let may_be_directory = !matches!(&location.pattern, Pattern::Regexp(expression) if ends(expression).is_some());
+        let index = value(blocks, "fastcgi_index").filter(|_| may_be_directory).map(|index| {
+            let name = self.fresh("directory");
             [format!("@{name} path */"), format!("rewrite @{name} {}", quote(&format!("{{path}}{index}")))]
         });
         let mut lines = Vec::new();

@@ -2,7 +2,7 @@
 
 use super::access::{refuses, refuses_all, restricts};
 use super::content::{alias_of, in_written_order, is_internal, leads_elsewhere};
-use super::folders::{leaves_folders, serves_folders};
+use super::directories::{leaves_directories, serves_directories};
 use super::path_case::{is_plain_path, path_test};
 use super::rules::{
     LOCATION_KEPT, always_answers, doubles_slash, has_break, keep_values_of_sets, may_keep_location, repeated_sets,
@@ -69,7 +69,7 @@ impl<'a> Translator<'a> {
         write_pass(route, "# Rules after which nginx chooses the location again.", &handles, rules);
         handles.splice(0..0, self.handles_of_kept(out));
         let files = handles.iter().map(|handle| self.choosing_files(handle, &all)).collect();
-        write_pass(route, "# Paths of another location, for missing files and for folders.", &handles, files);
+        write_pass(route, "# Paths of another location, for missing files and for directories.", &handles, files);
         handles.splice(0..0, self.handles_of_kept(out));
         for LocationBlock { location, head, scope } in handles {
             let lines = self.content(&location, &all, &scope);
@@ -77,7 +77,7 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Writes the redirects of paths whose last slash is missing: to their location of a proxy, and to a folder.
+    /// Writes the redirects of paths whose last slash is missing: to their location of a proxy, and to a directory.
     fn write_slash_redirects(&mut self, route: &mut Vec<String>, all: &Locations<'a>, scope: &VariableScope) {
         for location in &all.ordered {
             let is_usual = |stem: &&str| !stem.is_empty() && is_plain_path(stem);
@@ -95,7 +95,7 @@ impl<'a> Translator<'a> {
             }
             if !passes {
                 let around = all.ordered.iter().filter(|l| l.is_prefix() && stem.starts_with(l.prefix()));
-                if around.max_by_key(|l| l.prefix().len()).is_some_and(serves_folders) {
+                if around.max_by_key(|l| l.prefix().len()).is_some_and(serves_directories) {
                     self.redirect_to_listing(route, location, stem, scope);
                 }
                 continue;
@@ -279,7 +279,7 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// The lines that lead requests of a location to another one: those for missing files and for folders.
+    /// The lines that lead requests of a location to another one: those for missing files and for directories.
     fn choosing_files(&mut self, handle: &LocationBlock<'a>, all: &Locations<'a>) -> Vec<String> {
         let location = &handle.location;
         let mut scope = handle.scope.clone();
@@ -309,7 +309,7 @@ impl<'a> Translator<'a> {
         if !location.is_server() && always_answers(own_block) {
             return;
         }
-        self.folder_steps(out, location, all, scope);
+        self.directory_steps(out, location, all, scope);
         self.missing_files(out, location, all, scope);
     }
 
@@ -386,7 +386,7 @@ impl<'a> Translator<'a> {
         }
         lines.push("rewrite * {file_match.relative}".to_owned());
         lines.push(format!("vars {LOCATION_KEPT} {kept}"));
-        // A folder keeps its path, from which its location redirects it.
+        // A directory keeps its path, from which its location redirects it.
         let file = self.fresh("file");
         let mut of_file = vec![format!("@{file} vars_regexp {{file_match.relative}} [^/]$")];
         block(&mut of_file, &format!("route @{file}"), lines);
@@ -454,7 +454,7 @@ fn rules_come_first(location: &Location<'_>, all: &Locations<'_>) -> bool {
         Some(name) => all.named(name).is_some_and(|named| rules_choose_anew(named.own())),
         None => !last.starts_with('=') && leads_elsewhere(last, location, all),
     };
-    let leaves = || leaves_folders(location, all) || leaves_files();
+    let leaves = || leaves_directories(location, all) || leaves_files();
     rules_choose_anew(owner) || has_break(owner) && leaves()
 }
 
@@ -482,10 +482,10 @@ impl Location<'_> {
     }
 }
 
-/// Refuses paths that end with a dot segment, if a server has rules that may be about a folder.
+/// Refuses paths that end with a dot segment, if a server has rules that may be about a directory.
 pub(super) fn refuse_dot_segments(route: &mut Vec<String>, server: &Directive) {
     if has_rules(server) {
-        route.push("# nginx takes a dot segment at the end for a folder, and the matchers below do not.".to_owned());
+        route.push("# nginx takes a dot segment at the end for a directory, and the matchers below do not.".to_owned());
         route.push(format!("@dots vars_regexp {{path}} {}", quote(r"/\.\.?$")));
         route.push("error @dots 400".to_owned());
     }

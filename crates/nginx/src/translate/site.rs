@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::cache::{CACHE_STATUS, cache_status};
 use super::content::has_no_types;
+use super::directories::programs;
 use super::error_pages::ErrorPage;
 use super::fields::has_shared_fields;
-use super::folders::programs;
 use super::hosts::{HostOrder, HostPattern, host_groups_all, host_pattern, is_host, server_names};
 use super::listens::{Defaults, Listen, SiteAddresses, site_addresses};
 use super::locations::refuse_dot_segments;
@@ -394,11 +394,11 @@ impl<'a> Translator<'a> {
     pub(super) fn write_root(&mut self, out: &mut Vec<String>, blocks: &[&Directive], scope: &VariableScope) {
         let Some(root) = inherited(blocks, "root").last().copied() else { return };
         if !root.argument(0).starts_with(['/', '$']) {
-            self.remark(out, root, "a relative path is that from the folder where the server starts");
+            self.remark(out, root, "a relative path is that from the directory where the server starts");
         }
         match self.expand(out, root, scope, &with_constants(root.argument(0), blocks)) {
             Some(root) => out.push(format!("root * {}", quote(&root))),
-            // Without a root it would be the folder where the server was started.
+            // Without a root it would be the directory where the server was started.
             None => out.push("root * /nonexistent".to_owned()),
         }
     }

@@ -37,8 +37,8 @@ fn check(lines: &str, in_caddyfile: &[&str], in_notes: &str) {
 /// Shapes without one of their lines, and with a line that has lost its arguments, are translated or refused.
 #[test]
 fn damaged_shapes() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/shapes");
-    for entry in std::fs::read_dir(folder).unwrap() {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/shapes");
+    for entry in std::fs::read_dir(directory).unwrap() {
         let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         for index in 0..lines.len() {
@@ -712,7 +712,7 @@ fn sources_of_programs() {
 // nginx's documentation of `index`: the location of the index is chosen again, with its access rules.
 #[test]
 fn indexes_of_other_locations() {
-    let folder = "@index_";
+    let directory = "@index_";
     for (rest, want) in [
         ("location ~ ^/docs/.*\\.html$ { deny all; }", true),
         ("location = /x/index.html { proxy_pass http://a:1; }", true),
@@ -729,14 +729,14 @@ fn indexes_of_other_locations() {
         ("location /x/ { deny all; }", false),
     ] {
         let (caddyfile, notes) = translated(&format!("http {{ server {{ root /a; location / {{ }} {rest} }} }}"));
-        assert!(caddyfile.contains(folder) == want && notes.is_empty(), "{rest}: {caddyfile}{notes}");
+        assert!(caddyfile.contains(directory) == want && notes.is_empty(), "{rest}: {caddyfile}{notes}");
     }
     // The path of a file never ends in a slash, and nginx ignores expressions after a match with `^~`.
     for own in ["~ \\.(css|js)$", "~ \\.css$", "^~ /x/", "= /x"] {
         let rest = "location / { return 402; } location ~ \\.php$ { fastcgi_pass a:1; }";
         let (caddyfile, _) =
             translated(&format!("http {{ server {{ index index.php; root /a; location {own} {{ }} {rest} }} }}"));
-        assert!(!caddyfile.contains(folder), "{own}: {caddyfile}");
+        assert!(!caddyfile.contains(directory), "{own}: {caddyfile}");
     }
 }
 

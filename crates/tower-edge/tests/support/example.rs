@@ -14,7 +14,7 @@ impl Example {
     #[track_caller]
     pub(crate) fn start(name: &str) -> Self {
         // In the directory next to this test's; `cargo test` builds both.
-        let tests = std::env::current_exe().expect("a path").parent().expect("a folder").to_owned();
+        let tests = std::env::current_exe().expect("a path").parent().expect("a directory").to_owned();
         let program = tests.join("../examples").join(name);
         assert!(program.is_file(), "{} is not built: run without --test, or with --examples too", program.display());
         let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");

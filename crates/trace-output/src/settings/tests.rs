@@ -10,7 +10,7 @@ fn export(variables: &[(&str, &str)]) -> ExportSettings {
     read(variables).expect("settings").export.expect("an exporter")
 }
 
-// OTLP exporter, "Endpoint URLs for OTLP/HTTP": the general endpoint is a folder, the endpoint for traces is used as it is
+// OTLP exporter, "Endpoint URLs for OTLP/HTTP": the general endpoint is a directory, the endpoint for traces is used as it is
 // and has precedence. Caddy's default protocol is gRPC.
 #[test]
 fn endpoints() {

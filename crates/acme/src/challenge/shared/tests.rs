@@ -7,10 +7,10 @@ use super::*;
 use crate::Issuer;
 use crate::challenge::{OpenChallenge, Published, StoredChallenge};
 
-/// A folder that counts reads and can make them slow; removed when dropped.
+/// A directory that counts reads and can make them slow; removed when dropped.
 #[derive(Debug)]
 struct CountedStorage {
-    folder: PathBuf,
+    dir: PathBuf,
     inner: FileStorage,
     reads: AtomicUsize,
     delay: Duration,
@@ -18,8 +18,8 @@ struct CountedStorage {
 
 impl CountedStorage {
     fn new(test: &str, delay: Duration) -> Arc<Self> {
-        let folder = std::env::temp_dir().join(format!("causeway-acme-{test}-{}", std::process::id()));
-        Arc::new(Self { inner: FileStorage::new(&folder), folder, reads: AtomicUsize::new(0), delay })
+        let dir = std::env::temp_dir().join(format!("causeway-acme-{test}-{}", std::process::id()));
+        Arc::new(Self { inner: FileStorage::new(&dir), dir, reads: AtomicUsize::new(0), delay })
     }
 
     fn reads(&self) -> usize {
@@ -29,7 +29,7 @@ impl CountedStorage {
 
 impl Drop for CountedStorage {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
+        let _ = std::fs::remove_dir_all(&self.dir);
     }
 }
 
@@ -89,9 +89,9 @@ async fn stored_as_certmagic_does() {
     let _tls = of(StoredChallenge::tls_alpn("192.0.2.1", "", "t", "t.t")).await;
     let mut keys = storage.list("acme").unwrap();
     keys.sort();
-    let folder = "acme/ca.example-dir/challenge_tokens";
+    let dir = "acme/ca.example-dir/challenge_tokens";
     let names = ["1.2.0.192.in-addr.arpa", "2001-db8--1", "a.example"];
-    assert_eq!(keys, names.map(|name| format!("{folder}/{name}.json")));
+    assert_eq!(keys, names.map(|name| format!("{dir}/{name}.json")));
     let text = storage.load(&keys[2]).unwrap().unwrap();
     assert_eq!(
         String::from_utf8(text).unwrap(),

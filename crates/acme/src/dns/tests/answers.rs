@@ -99,9 +99,9 @@ async fn garbage() {
 // docs/https.md: `PROGRAM [ARGUMENTS…] present|cleanup NAME. VALUE`, its exit status, and its error output in the log.
 #[tokio::test]
 async fn programs() {
-    let folder = std::env::temp_dir().join(format!("causeway-exec-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let (program, log) = (folder.join("hook"), folder.join("log"));
+    let dir = std::env::temp_dir().join(format!("causeway-exec-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let (program, log) = (dir.join("hook"), dir.join("log"));
     let text =
         "#!/bin/sh\necho \"$@\" >> \"$1\"\n[ $3 != _acme-challenge.bad. ] || { echo no such zone >&2; exit 3; }\n";
     std::fs::write(&program, text).unwrap();
@@ -117,7 +117,7 @@ async fn programs() {
     let bad = TxtRecord { name: "_acme-challenge.bad".to_owned(), ..record() };
     let error = exec.add(&http, &bad).await.unwrap_err().to_string();
     assert_eq!(error, format!("{} present: exit status: 3: no such zone", program.display()));
-    std::fs::remove_dir_all(&folder).unwrap();
+    std::fs::remove_dir_all(&dir).unwrap();
     let error = exec.add(&http, &bad).await.unwrap_err().to_string();
     assert!(error.contains("present: cannot start it: No such file"), "{error}");
 }

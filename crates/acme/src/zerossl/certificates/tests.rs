@@ -11,11 +11,11 @@ use crate::http::double::{Double, Received};
 const NAME: &str = "zerossl.example";
 const PATH: &str = "/.well-known/pki-validation/0A1B.txt";
 
-/// A folder of its own for the storage.
+/// A directory of its own for the storage.
 fn storage(test: &str) -> (SharedStorage, std::path::PathBuf) {
-    let folder = std::env::temp_dir().join(format!("causeway-zerossl-{test}-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&folder);
-    (Arc::new(FileStorage::new(&folder)), folder)
+    let dir = std::env::temp_dir().join(format!("causeway-zerossl-{test}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&dir);
+    (Arc::new(FileStorage::new(&dir)), dir)
 }
 
 fn created(name: &str, status: &str) -> String {
@@ -37,11 +37,11 @@ fn bundle() -> String {
 async fn run(double: &Double, name: &str, test: &str) -> Result<ObtainedCertificate, String> {
     let mut issuer = ZeroSslIssuer::new("a key&more".to_owned(), Some(90));
     (issuer.base, issuer.poll) = (double.url.clone(), Duration::from_millis(1));
-    let (storage, folder) = storage(test);
+    let (storage, dir) = storage(test);
     let wanted = CertificateRequest { name, key: KeyKind::P256, attempt: 0, must_staple: false, replaces: None };
     let issued = obtain(&issuer, wanted, &storage).await.map_err(|error| error.to_string());
     assert!(storage.list("").unwrap().is_empty(), "the validation file has left the storage");
-    let _ = std::fs::remove_dir_all(folder);
+    let _ = std::fs::remove_dir_all(dir);
     issued
 }
 
@@ -87,7 +87,7 @@ async fn a_certificate() {
 #[tokio::test]
 async fn the_validation_file_is_open_while_the_name_is_verified() {
     let name = "file.example";
-    let (storage, folder) = storage("file");
+    let (storage, dir) = storage("file");
     let object: CertificateObject = serde_json::from_str(&created(name, "draft")).unwrap();
     let open = present(&object, name, &storage).await.unwrap();
     let want = Some("DIGEST\nsectigo.example\nabc".to_owned());
@@ -104,7 +104,7 @@ async fn the_validation_file_is_open_while_the_name_is_verified() {
     assert!(challenge::shared_file(name, "/a").is_none());
     open.close().await;
     assert!(storage.load("zerossl/challenge_tokens/file.example.json").unwrap().is_none());
-    let _ = std::fs::remove_dir_all(folder);
+    let _ = std::fs::remove_dir_all(dir);
 }
 
 // The documentation's "Errors": `success` is false, with a status of 200 in most cases; the client of Caddy accepts several types of `success`. A certificate that
@@ -134,7 +134,7 @@ async fn faults() {
         ("another type", vec![("200 OK", "[]")], "the step 'create' failed: ", 1),
         ("no reason", vec![("200 OK", r#"{"success":"no"}"#)], "the step 'create' failed: it gave no reason", 1),
         ("no file", vec![("200 OK", &no_file), cancel], "found no validation file for faults.example", 2),
-        ("another folder", vec![("200 OK", &elsewhere), cancel], "found no http URL of its validation file", 2),
+        ("another dir", vec![("200 OK", &elsewhere), cancel], "found no http URL of its validation file", 2),
         (
             "not verified",
             vec![("200 OK", &draft), ("200 OK", unverified), cancel],

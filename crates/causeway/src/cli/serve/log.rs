@@ -276,12 +276,12 @@ mod tests {
         for (module, _) in LOGGERS {
             let (name, path) = module.split_once("::").unwrap_or((module, "lib"));
             let name = name.strip_prefix("causeway_").unwrap_or(name).replace('_', "-");
-            let folder = crates.join(name).join("src");
+            let directory = crates.join(name).join("src");
             // A published crate is alone.
-            if !folder.exists() {
+            if !directory.exists() {
                 continue;
             }
-            let file = folder.join(path.replace("::", "/")).with_extension("rs");
+            let file = directory.join(path.replace("::", "/")).with_extension("rs");
             assert!(file.exists(), "{module}: no {}", file.display());
         }
     }

@@ -58,9 +58,9 @@ fn fallback() -> ManagedName {
 // RFC 9773 §4.3: a client queries again when the time of `Retry-After` is over. A reload, which replaces the tasks, is no reason.
 #[tokio::test]
 async fn advice_outlives_a_reload() {
-    let folder = std::env::temp_dir().join(format!("causeway-renewals-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&folder);
-    let usual: SharedStorage = Arc::new(FileStorage::new(&folder));
+    let directory = std::env::temp_dir().join(format!("causeway-renewals-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&directory);
+    let usual: SharedStorage = Arc::new(FileStorage::new(&directory));
     let storages = Storages::open(usual.clone(), std::iter::empty(), Path::new("")).unwrap();
     let name = PublicName { fallback: Some(fallback()), ..public_name() };
     let plan = || IssuancePlan::new(&name, KeyKind::P256, false, &storages);
@@ -82,16 +82,16 @@ async fn advice_outlives_a_reload() {
     drop(next.keeper);
     let third = Renewals { keeper: open(&storages, authorities(), None, None), ..next };
     assert!(locked(&Renewals::new(&third.keeper, Some(&third)).advised).is_empty());
-    std::fs::remove_dir_all(&folder).unwrap();
+    std::fs::remove_dir_all(&directory).unwrap();
 }
 
 // RFC 9773 §4.2: the server queries the window again when `Retry-After` is over, also between the configured time of the renewal and a later
 // one that the authority has suggested.
 #[tokio::test]
 async fn a_later_suggestion_is_queried_again() {
-    let folder = std::env::temp_dir().join(format!("causeway-renewals-later-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&folder);
-    let usual: SharedStorage = Arc::new(FileStorage::new(&folder));
+    let directory = std::env::temp_dir().join(format!("causeway-renewals-later-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&directory);
+    let usual: SharedStorage = Arc::new(FileStorage::new(&directory));
     let storages = Storages::open(usual.clone(), std::iter::empty(), Path::new("")).unwrap();
     // The certificate has been due for most of its lifetime of 12 hours.
     let name = PublicName { fallback: Some(fallback()), renewal_ratio: Some(0.9), ..public_name() };
@@ -112,16 +112,16 @@ async fn a_later_suggestion_is_queried_again() {
     assert!(task.until_due(&mut advised).await.is_zero());
     assert!(advised.advice.is_some_and(|advice| advice.at.is_none() && advice.ask_at > now));
     drop(lock);
-    std::fs::remove_dir_all(&folder).unwrap();
+    std::fs::remove_dir_all(&directory).unwrap();
 }
 
 // RFC 8555 §6.6: a client that is limited waits, also if its configuration is loaded again meanwhile or the name has left memory. A certificate
 // that another process has stored is found, and the local authority signs.
 #[tokio::test]
 async fn a_rate_limit_outlives_a_reload() {
-    let folder = std::env::temp_dir().join(format!("causeway-renewals-limit-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&folder);
-    let usual: SharedStorage = Arc::new(FileStorage::new(&folder));
+    let directory = std::env::temp_dir().join(format!("causeway-renewals-limit-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&directory);
+    let usual: SharedStorage = Arc::new(FileStorage::new(&directory));
     let storages = Storages::open(usual.clone(), std::iter::empty(), Path::new("")).unwrap();
     // Nothing listens there.
     let issuer = AcmeIssuer { ca: "https://127.0.0.1:1/directory".to_owned(), ..AcmeIssuer::default() };
@@ -153,7 +153,7 @@ async fn a_rate_limit_outlives_a_reload() {
     assert!(task.until_ended(LIMITED_MAX) <= left);
     assert_eq!(task.until_ended(pause(0)), pause(0));
     assert_eq!(third.task(plan(None), None).until_ended(LIMITED_MAX), LIMITED_MAX);
-    std::fs::remove_dir_all(&folder).unwrap();
+    std::fs::remove_dir_all(&directory).unwrap();
 }
 
 // A client that lets names leave memory and come back must not start a task with each handshake.

@@ -22,7 +22,7 @@ use super::peer::tool;
 use crate::client::send;
 use crate::http2::program;
 use crate::ocsp::Responder;
-use crate::process::{Folder, ServerProcess};
+use crate::process::{Dir, ServerProcess};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 const FIRST: &str = "first.example.test";
@@ -73,9 +73,9 @@ impl Default for Settings {
 struct Pebble {
     programs: [PathBuf; 2],
     children: Vec<Child>,
-    folder: Folder,
+    dir: Dir,
     settings: Settings,
-    /// The local authority of this folder issues the certificate of Pebble's HTTPS endpoint.
+    /// The local authority of this directory issues the certificate of Pebble's HTTPS endpoint.
     root: PathBuf,
     directory: u16,
     management: u16,
@@ -95,31 +95,31 @@ impl Pebble {
         }
         let site =
             "{\n\tskip_install_trust\n\tauto_https disable_redirects\n}\nhttps://localhost:0 {\n\ttls internal\n}\n";
-        let folder = Folder::with(&[("Caddyfile", site)]);
-        drop(folder.start(&["run"]));
-        Some(Self::start_in(folder, programs, settings))
+        let dir = Dir::with(&[("Caddyfile", site)]);
+        drop(dir.start(&["run"]));
+        Some(Self::start_in(dir, programs, settings))
     }
 
     /// Another Pebble, whose own HTTPS endpoint has a certificate with the same root.
     fn sibling(&self, settings: Settings) -> Self {
-        let folder = Folder::new();
-        let from = self.folder.path(".local");
-        assert!(Command::new("cp").arg("-r").arg(from).arg(folder.path("")).status().unwrap().success());
-        Self::start_in(folder, self.programs.clone(), settings)
+        let dir = Dir::new();
+        let from = self.dir.path(".local");
+        assert!(Command::new("cp").arg("-r").arg(from).arg(dir.path("")).status().unwrap().success());
+        Self::start_in(dir, self.programs.clone(), settings)
     }
 
-    fn start_in(folder: Folder, programs: [PathBuf; 2], settings: Settings) -> Self {
-        let root = folder.path(".local/share/causeway/pki/authorities/local/root.crt");
+    fn start_in(dir: Dir, programs: [PathBuf; 2], settings: Settings) -> Self {
+        let root = dir.path(".local/share/causeway/pki/authorities/local/root.crt");
         let [directory, management, dns, dns_management, http, https] = free_ports();
         let (dns, children) = ([dns, dns_management], Vec::new());
-        let mut pebble = Self { programs, children, folder, settings, root, directory, management, dns, http, https };
+        let mut pebble = Self { programs, children, dir, settings, root, directory, management, dns, http, https };
         pebble.resume();
         pebble
     }
 
     /// Starts the processes, after [`stop`](Self::stop) on the same ports and without any accounts or orders.
     fn resume(&mut self) {
-        let data = self.folder.path(".local/share/causeway");
+        let data = self.dir.path(".local/share/causeway");
         let own = |extension: &str| data.join(format!("certificates/local/localhost/localhost.{extension}"));
         let Settings { is_http_open, is_tls_open, bad_nonces, external_accounts, lifetime_s, dns, .. } = self.settings;
         let config = json!({ "pebble": {
@@ -135,7 +135,7 @@ impl Pebble {
             "retryAfter": { "authz": 1, "order": 1 },
             "profiles": { "default": { "description": "the only one", "validityPeriod": lifetime_s } },
         } });
-        self.folder.write("pebble.json", config.to_string());
+        self.dir.write("pebble.json", config.to_string());
         let [pebble, dns_server] = &self.programs;
         let resolver = format!("127.0.0.1:{}", self.dns[0]);
         let mut command = Command::new(dns_server);
@@ -155,12 +155,12 @@ impl Pebble {
         self.children.push(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
         let mut command = Command::new(pebble);
         let resolver = dns.map_or(resolver, |port| format!("127.0.0.1:{port}"));
-        command.arg("-config").arg(self.folder.path("pebble.json")).args(["-dnsserver", &resolver]);
+        command.arg("-config").arg(self.dir.path("pebble.json")).args(["-dnsserver", &resolver]);
         command.env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_AUTHZREUSE", "0");
         command.env("PEBBLE_WFE_NONCEREJECT", bad_nonces.to_string());
         command.env("PEBBLE_VA_ALWAYS_VALID", u8::from(self.settings.is_gullible).to_string());
         command.env("PEBBLE_ALTERNATE_ROOTS", self.settings.alternate_roots.to_string());
-        let log = File::create(self.folder.path("pebble.log")).unwrap();
+        let log = File::create(self.dir.path("pebble.log")).unwrap();
         self.children.push(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
         let begun = Instant::now();
         for port in [self.directory, self.management, self.dns[0]] {
@@ -185,7 +185,7 @@ impl Pebble {
     }
 
     fn log(&self) -> String {
-        std::fs::read_to_string(self.folder.path("pebble.log")).unwrap()
+        std::fs::read_to_string(self.dir.path("pebble.log")).unwrap()
     }
 
     /// The number of orders since the start.
@@ -205,22 +205,22 @@ impl Pebble {
         format!("https://localhost:{}/dir", self.directory)
     }
 
-    /// A Caddyfile for these sites, with storage in `data` of its folder.
-    fn caddyfile(&self, folder: &Folder, [http, https]: [u16; 2], options: &str, sites: &str) -> String {
+    /// A Caddyfile for these sites, with storage in `data` of its directory.
+    fn caddyfile(&self, dir: &Dir, [http, https]: [u16; 2], options: &str, sites: &str) -> String {
         format!(
             "{{\n\thttp_port {http}\n\thttps_port {https}\n\temail ops@example.org\n\tacme_ca {}\n\tacme_ca_root {}\n\
              \tstorage file_system {}\n\tskip_install_trust\n\t{options}\n}}\n{sites}\n",
             self.url(),
             self.root.display(),
-            folder.path("data").display(),
+            dir.path("data").display(),
         )
     }
 
-    /// A folder with a Caddyfile for our server at the ports that Pebble verifies.
-    fn folder(&self, options: &str, sites: &str) -> Folder {
-        let folder = Folder::new();
-        folder.write("Caddyfile", self.caddyfile(&folder, [self.http, self.https], options, sites));
-        folder
+    /// A directory with a Caddyfile for our server at the ports that Pebble verifies.
+    fn dir(&self, options: &str, sites: &str) -> Dir {
+        let dir = Dir::new();
+        dir.write("Caddyfile", self.caddyfile(&dir, [self.http, self.https], options, sites));
+        dir
     }
 
     /// Requests a site over TLS. Trusts only the root that Pebble made at its start.
@@ -231,8 +231,8 @@ impl Pebble {
     /// As [`get`](Self::get), and trusts only the root with this number.
     fn get_by(&self, root: u8, name: &str, port: u16) -> Result<String, String> {
         let roots = curl(&["-k", &format!("https://localhost:{}/roots/{root}", self.management)]).unwrap();
-        self.folder.write("issuer.pem", roots);
-        get(&self.folder.path("issuer.pem"), name, port)
+        self.dir.write("issuer.pem", roots);
+        get(&self.dir.path("issuer.pem"), name, port)
     }
 }
 
@@ -272,21 +272,21 @@ fn hello(name: &str) -> Result<String, String> {
 const INTERNAL: &str = "a.localhost {\n\ttls internal\n\trespond internal\n}\n";
 
 #[track_caller]
-fn check_internal(folder: &Folder, port: u16) {
-    let root = folder.path("data/pki/authorities/local/root.crt");
+fn check_internal(dir: &Dir, port: u16) {
+    let root = dir.path("data/pki/authorities/local/root.crt");
     assert_eq!(get(&root, "a.localhost", port).as_deref(), Ok("internal"));
 }
 
-fn spawn(folder: &Folder) -> ServerProcess {
-    ServerProcess::spawn(folder.command(&["run"]))
+fn spawn(dir: &Dir) -> ServerProcess {
+    ServerProcess::spawn(dir.command(&["run"]))
 }
 
 // RFC 8737: TLS-ALPN-01 needs only the HTTPS port. Pebble could not verify HTTP-01 here.
 #[test]
 fn tls_alpn_01() {
     let Some(pebble) = Pebble::start(Settings { is_http_open: false, ..Settings::default() }) else { return };
-    let folder = pebble.folder("auto_https disable_redirects", &site_with(FIRST, "disable_http_challenge"));
-    let mut server = spawn(&folder);
+    let dir = pebble.dir("auto_https disable_redirects", &site_with(FIRST, "disable_http_challenge"));
+    let mut server = spawn(&dir);
     server.line_with(&format!("{FIRST}: obtained a certificate from {}", pebble.url()));
     assert_eq!(pebble.get(FIRST, pebble.https), hello(FIRST));
     // CertMagic's storage layout, which Caddy shares.
@@ -298,7 +298,7 @@ fn tls_alpn_01() {
         format!("acme/{authority}/users/ops@example.org/ops.json"),
         format!("acme/{authority}/users/ops@example.org/ops.key"),
     ] {
-        assert!(folder.path("data").join(&file).is_file(), "{file}");
+        assert!(dir.path("data").join(&file).is_file(), "{file}");
     }
 }
 
@@ -313,15 +313,15 @@ fn on_demand() {
     let site = "https:// {\n\ttls {\n\t\ton_demand\n\t}\n\trespond \"hello from {host}\"\n}\n";
     let permission =
         format!("http://localhost:{endpoint} {{\n\t@ok query domain={FIRST}\n\trespond @ok 200\n\trespond 404\n}}\n");
-    let folder = pebble.folder(&options, &format!("{site}{permission}"));
-    let mut server = spawn(&folder);
+    let dir = pebble.dir(&options, &format!("{site}{permission}"));
+    let mut server = spawn(&dir);
     server.line_with("Causeway serves");
     assert_eq!(pebble.get(FIRST, pebble.https), hello(FIRST));
     assert_eq!(pebble.get(FIRST, pebble.https), hello(FIRST));
     assert!(pebble.get(SECOND, pebble.https).is_err(), "the endpoint denies it");
     assert_eq!(pebble.orders(), 1);
     drop(server);
-    let mut server = spawn(&folder);
+    let mut server = spawn(&dir);
     server.line_with("Causeway serves");
     assert_eq!(pebble.get(FIRST, pebble.https), hello(FIRST));
     assert_eq!(pebble.orders(), 1);
@@ -331,8 +331,8 @@ fn on_demand() {
 #[test]
 fn tls_alpn_01_for_an_address() {
     let Some(pebble) = Pebble::start(Settings { is_http_open: false, ..Settings::default() }) else { return };
-    let folder = pebble.folder("auto_https disable_redirects", &site_with("127.0.0.1", "disable_http_challenge"));
-    let mut server = spawn(&folder);
+    let dir = pebble.dir("auto_https disable_redirects", &site_with("127.0.0.1", "disable_http_challenge"));
+    let mut server = spawn(&dir);
     server.line_with("127.0.0.1: obtained a certificate");
     assert_eq!(pebble.get("127.0.0.1", pebble.https), hello("127.0.0.1"));
 }
@@ -342,8 +342,8 @@ fn tls_alpn_01_for_an_address() {
 #[test]
 fn http_01() {
     let Some(pebble) = Pebble::start(Settings { is_tls_open: false, ..Settings::default() }) else { return };
-    let folder = pebble.folder("", &site_with(FIRST, "disable_tlsalpn_challenge"));
-    let mut server = spawn(&folder);
+    let dir = pebble.dir("", &site_with(FIRST, "disable_tlsalpn_challenge"));
+    let mut server = spawn(&dir);
     server.line_with(&format!("{FIRST}: obtained a certificate from {}", pebble.url()));
     assert_eq!(pebble.get(FIRST, pebble.https), hello(FIRST));
     for path in ["/a?b", "/.well-known/acme-challenge/unknown"] {
@@ -358,8 +358,8 @@ fn http_01() {
 fn http_01_with_a_site_on_the_http_port() {
     let Some(pebble) = Pebble::start(Settings { is_tls_open: false, ..Settings::default() }) else { return };
     let plain = format!("http://{FIRST} {{\n\trespond clear\n}}\n");
-    let folder = pebble.folder("", &(site_with(FIRST, "disable_tlsalpn_challenge") + &plain));
-    let mut server = spawn(&folder);
+    let dir = pebble.dir("", &(site_with(FIRST, "disable_tlsalpn_challenge") + &plain));
+    let mut server = spawn(&dir);
     server.line_with(&format!("{FIRST}: obtained a certificate"));
     let answer = send(pebble.http, "GET /.well-known/acme-challenge/unknown", &[&format!("Host: {FIRST}")]);
     assert_eq!((answer.status, &*answer.body), (200, "clear"));
@@ -369,8 +369,8 @@ fn http_01_with_a_site_on_the_http_port() {
 #[test]
 fn the_other_challenge_after_a_failure() {
     let Some(pebble) = Pebble::start(Settings { is_tls_open: false, ..Settings::default() }) else { return };
-    let folder = pebble.folder("", &site(FIRST));
-    let mut server = spawn(&folder);
+    let dir = pebble.dir("", &site(FIRST));
+    let mut server = spawn(&dir);
     server.line_with(&format!("{FIRST}: obtained a certificate"));
     assert_eq!((pebble.orders(), pebble.get(FIRST, pebble.https)), (2, hello(FIRST)));
 }
@@ -380,23 +380,23 @@ fn the_other_challenge_after_a_failure() {
 fn neither_challenge() {
     let closed = Settings { is_http_open: false, is_tls_open: false, ..Settings::default() };
     let Some(pebble) = Pebble::start(closed) else { return };
-    let folder = pebble.folder("", &(site(FIRST) + INTERNAL));
-    let mut server = spawn(&folder);
+    let dir = pebble.dir("", &(site(FIRST) + INTERNAL));
+    let mut server = spawn(&dir);
     let line = server.line_with(&format!("{FIRST}: cannot obtain a certificate: {}: ", pebble.url()));
     assert!(line.contains("the authority could not verify the name: tls-alpn-01: "), "{line}");
     assert!(line.contains("; http-01: ") && line.contains("; retrying in 1 min"), "{line}");
-    check_internal(&folder, pebble.https);
+    check_internal(&dir, pebble.https);
 }
 
 // Caddy's documentation, "Automatic HTTPS: Storage": a certificate in storage is used again by the next start.
 #[test]
 fn a_restart_orders_no_certificate() {
     let Some(pebble) = Pebble::start(Settings::default()) else { return };
-    let folder = pebble.folder("", &site(FIRST));
-    let mut server = spawn(&folder);
+    let dir = pebble.dir("", &site(FIRST));
+    let mut server = spawn(&dir);
     server.line_with(&format!("{FIRST}: obtained a certificate"));
     drop(server);
-    let server = folder.start(&["run"]);
+    let server = dir.start(&["run"]);
     assert_eq!(pebble.get(FIRST, pebble.https), hello(FIRST));
     drop(server);
     assert_eq!((pebble.orders(), pebble.accounts()), (1, 1));
@@ -407,26 +407,26 @@ fn a_restart_orders_no_certificate() {
 #[test]
 fn renewal_information() {
     let Some(pebble) = Pebble::start(Settings::default()) else { return };
-    let folder = pebble.folder("auto_https disable_redirects", &site(FIRST));
+    let dir = pebble.dir("auto_https disable_redirects", &site(FIRST));
     let obtained = format!("{FIRST}: obtained a certificate");
-    let mut server = spawn(&folder);
+    let mut server = spawn(&dir);
     server.line_with(&obtained);
     drop(server);
     let file = format!("data/certificates/localhost-{}-dir/{FIRST}/{FIRST}.crt", pebble.directory);
-    let before = std::fs::read_to_string(folder.path(&file)).unwrap();
+    let before = std::fs::read_to_string(dir.path(&file)).unwrap();
     let leaf = before.split_inclusive("-----END CERTIFICATE-----\n").next().unwrap();
     let window = json!({ "suggestedWindow": { "start": "2021-01-02T00:00:00Z", "end": "2021-01-03T00:00:00Z" } });
     let body = json!({ "Certificate": leaf, "ARIResponse": window.to_string() }).to_string();
     let url = format!("https://localhost:{}/set-renewal-info/", pebble.management);
     curl(&["-k", "-f", "--data-binary", &body, &url]).unwrap();
-    let mut server = spawn(&folder);
+    let mut server = spawn(&dir);
     server.line_with(&obtained);
     assert_eq!((pebble.get(FIRST, pebble.https), pebble.orders()), (hello(FIRST), 2));
-    let after = std::fs::read_to_string(folder.path(&file)).unwrap();
+    let after = std::fs::read_to_string(dir.path(&file)).unwrap();
     assert!(after != before);
     assert!(pebble.log().contains("is a replacement of"), "the order does not name the certificate: {}", pebble.log());
     drop(server);
-    let mut server = spawn(&folder);
+    let mut server = spawn(&dir);
     server.line_with("Causeway serves");
     assert_eq!(pebble.get(FIRST, pebble.https), hello(FIRST));
     assert_eq!(pebble.orders(), 2);
@@ -436,8 +436,8 @@ fn renewal_information() {
 #[test]
 fn renewed_without_a_reload() {
     let Some(pebble) = Pebble::start(Settings { lifetime_s: 12, ..Settings::default() }) else { return };
-    let folder = pebble.folder("", &site(FIRST));
-    let mut server = spawn(&folder);
+    let dir = pebble.dir("", &site(FIRST));
+    let mut server = spawn(&dir);
     for orders in 1..=2 {
         server.line_with(&format!("{FIRST}: obtained a certificate"));
         assert_eq!((pebble.orders(), pebble.get(FIRST, pebble.https)), (orders, hello(FIRST)));
@@ -451,20 +451,20 @@ fn revoked() {
     let Some(openssl) = program("openssl") else { return };
     let [responder] = free_ports();
     let Some(pebble) = Pebble::start(Settings { responder: Some(responder), ..Settings::default() }) else { return };
-    let folder = pebble.folder("ocsp_interval 1s", &site(FIRST));
-    let mut server = spawn(&folder);
+    let dir = pebble.dir("ocsp_interval 1s", &site(FIRST));
+    let mut server = spawn(&dir);
     server.line_with(&format!("{FIRST}: obtained a certificate"));
     let serial = || {
-        let path = folder.path(&format!("data/certificates/localhost-{}-dir/{FIRST}/{FIRST}.crt", pebble.directory));
+        let path = dir.path(&format!("data/certificates/localhost-{}-dir/{FIRST}/{FIRST}.crt", pebble.directory));
         let output = Command::new(&openssl).args(["x509", "-noout", "-serial", "-in"]).arg(path).output().unwrap();
         String::from_utf8(output.stdout).unwrap().trim().strip_prefix("serial=").unwrap().to_owned()
     };
     let first = serial();
     for (file, path) in [("ca.crt", "intermediates/0"), ("ca.key", "intermediate-keys/0")] {
-        folder.write(file, curl(&["-k", &format!("https://localhost:{}/{path}", pebble.management)]).unwrap());
+        dir.write(file, curl(&["-k", &format!("https://localhost:{}/{path}", pebble.management)]).unwrap());
     }
-    folder.write("index.txt", format!("R\t490101000000Z\t260101000000Z\t{first}\tunknown\t/CN={FIRST}\n"));
-    let _responder = Responder::start(&openssl, &folder, responder, "ca");
+    dir.write("index.txt", format!("R\t490101000000Z\t260101000000Z\t{first}\tunknown\t/CN={FIRST}\n"));
+    let _responder = Responder::start(&openssl, &dir, responder, "ca");
     server.line_with("reports the certificate as revoked");
     server.line_with(&format!("{FIRST}: obtained a certificate"));
     assert_ne!(serial(), first);
@@ -475,8 +475,8 @@ fn revoked() {
 #[test]
 fn rejected_nonces() {
     let Some(pebble) = Pebble::start(Settings { bad_nonces: 50, ..Settings::default() }) else { return };
-    let folder = pebble.folder("", &site(FIRST));
-    let mut server = spawn(&folder);
+    let dir = pebble.dir("", &site(FIRST));
+    let mut server = spawn(&dir);
     server.line_with(&format!("{FIRST}: obtained a certificate"));
     assert_eq!(pebble.get(FIRST, pebble.https), hello(FIRST));
 }
@@ -485,8 +485,8 @@ fn rejected_nonces() {
 #[test]
 fn an_external_account() {
     let Some(pebble) = Pebble::start(Settings { external_accounts: true, ..Settings::default() }) else { return };
-    let folder = pebble.folder(&format!("acme_eab {{\n\t\tkey_id kid-1\n\t\tmac_key {MAC_KEY}\n\t}}"), &site(FIRST));
-    let mut server = spawn(&folder);
+    let dir = pebble.dir(&format!("acme_eab {{\n\t\tkey_id kid-1\n\t\tmac_key {MAC_KEY}\n\t}}"), &site(FIRST));
+    let mut server = spawn(&dir);
     server.line_with(&format!("{FIRST}: obtained a certificate"));
     assert_eq!(pebble.get(FIRST, pebble.https), hello(FIRST));
     drop(server);
@@ -494,11 +494,11 @@ fn an_external_account() {
         [("AAAA", "urn:ietf:params:acme:error:"), ("not base64", "an external account key that is not base64url")]
     {
         let option = format!("acme_eab {{\n\t\tkey_id kid-1\n\t\tmac_key \"{key}\"\n\t}}");
-        let folder = pebble.folder(&option, &(site(FIRST) + INTERNAL));
-        let mut server = spawn(&folder);
+        let dir = pebble.dir(&option, &(site(FIRST) + INTERNAL));
+        let mut server = spawn(&dir);
         let line = server.line_with(&format!("{FIRST}: cannot obtain a certificate: {}: ", pebble.url()));
         assert!(line.contains(want), "{line}");
-        check_internal(&folder, pebble.https);
+        check_internal(&dir, pebble.https);
     }
 }
 
@@ -506,25 +506,25 @@ fn an_external_account() {
 #[test]
 fn an_authority_that_is_down() {
     let Some(mut pebble) = Pebble::start(Settings::default()) else { return };
-    let folder = pebble.folder("", &site(FIRST));
-    let mut server = spawn(&folder);
+    let dir = pebble.dir("", &site(FIRST));
+    let mut server = spawn(&dir);
     server.line_with(&format!("{FIRST}: obtained a certificate"));
     drop(server);
     assert_eq!(pebble.orders(), 1);
     let roots = curl(&["-k", &format!("https://localhost:{}/roots/0", pebble.management)]).unwrap();
-    pebble.folder.write("issuer.pem", roots);
+    pebble.dir.write("issuer.pem", roots);
     pebble.stop();
     let sites = site(FIRST) + &site(SECOND) + INTERNAL;
-    folder.write("Caddyfile", pebble.caddyfile(&folder, [pebble.http, pebble.https], "", &sites));
-    let mut server = spawn(&folder);
+    dir.write("Caddyfile", pebble.caddyfile(&dir, [pebble.http, pebble.https], "", &sites));
+    let mut server = spawn(&dir);
     let line = server.line_with(&format!("{SECOND}: cannot obtain a certificate: {}: ", pebble.url()));
     assert!(line.contains("Connection refused") && line.contains("; retrying in 1 min"), "{line}");
-    let root = pebble.folder.path("issuer.pem");
+    let root = pebble.dir.path("issuer.pem");
     assert_eq!(get(&root, FIRST, pebble.https), hello(FIRST));
     // RFC 8446 §6.2: a handshake that fails ends with an alert.
     let refused = get(&root, SECOND, pebble.https).unwrap_err();
     assert!(refused.contains("alert"), "{refused}");
-    check_internal(&folder, pebble.https);
+    check_internal(&dir, pebble.https);
 }
 
 // RFC 8555 §7.3: one account signs the orders of all names. Names that start together must not register one each.
@@ -532,8 +532,8 @@ fn an_authority_that_is_down() {
 fn two_names_have_one_account() {
     let Some(pebble) = Pebble::start(Settings::default()) else { return };
     let names = [FIRST, SECOND, "third.example.test", "fourth.example.test"];
-    let folder = pebble.folder("", &names.map(site).concat());
-    let mut server = spawn(&folder);
+    let dir = pebble.dir("", &names.map(site).concat());
+    let mut server = spawn(&dir);
     for _ in names {
         server.line_with(": obtained a certificate from ");
     }
@@ -547,15 +547,15 @@ fn two_names_have_one_account() {
 #[test]
 fn an_account_that_the_authority_lost() {
     let Some(mut pebble) = Pebble::start(Settings::default()) else { return };
-    let folder = pebble.folder("", &site(FIRST));
-    let mut server = spawn(&folder);
+    let dir = pebble.dir("", &site(FIRST));
+    let mut server = spawn(&dir);
     server.line_with(&format!("{FIRST}: obtained a certificate"));
     drop(server);
     // Pebble keeps its accounts in memory.
     pebble.stop();
     pebble.resume();
-    folder.write("Caddyfile", pebble.caddyfile(&folder, [pebble.http, pebble.https], "", &site(SECOND)));
-    let mut server = spawn(&folder);
+    dir.write("Caddyfile", pebble.caddyfile(&dir, [pebble.http, pebble.https], "", &site(SECOND)));
+    let mut server = spawn(&dir);
     server.line_with(&format!("{SECOND}: obtained a certificate"));
     assert_eq!((pebble.accounts(), pebble.get(SECOND, pebble.https)), (1, hello(SECOND)));
 }
@@ -564,11 +564,11 @@ fn an_account_that_the_authority_lost() {
 #[test]
 fn a_lifetime() {
     let Some(pebble) = Pebble::start(Settings { bad_nonces: 50, ..Settings::default() }) else { return };
-    let folder = pebble.folder("cert_lifetime 6h", &site(FIRST));
-    let mut server = spawn(&folder);
+    let dir = pebble.dir("cert_lifetime 6h", &site(FIRST));
+    let mut server = spawn(&dir);
     server.line_with(&format!("{FIRST}: obtained a certificate"));
     assert_eq!(pebble.get(FIRST, pebble.https), hello(FIRST));
-    let chain = folder.path(&format!("data/certificates/localhost-{}-dir/{FIRST}/{FIRST}.crt", pebble.directory));
+    let chain = dir.path(&format!("data/certificates/localhost-{}-dir/{FIRST}/{FIRST}.crt", pebble.directory));
     let ends_within = |seconds: u32| {
         let seconds = seconds.to_string();
         let output =
@@ -583,8 +583,8 @@ fn a_lifetime() {
 fn a_preferred_chain() {
     let Some(pebble) = Pebble::start(Settings { alternate_roots: 2, ..Settings::default() }) else { return };
     let root = curl(&["-k", &format!("https://localhost:{}/roots/2", pebble.management)]).unwrap();
-    pebble.folder.write("root.pem", root);
-    let path = pebble.folder.path("root.pem").display().to_string();
+    pebble.dir.write("root.pem", root);
+    let path = pebble.dir.path("root.pem").display().to_string();
     let output =
         Command::new("openssl").args(["x509", "-noout", "-subject", "-nameopt", "multiline", "-in", &path]).output();
     let subject = String::from_utf8(output.unwrap().stdout).unwrap();
@@ -594,8 +594,8 @@ fn a_preferred_chain() {
         (format!("preferred_chains {{\n\t\t\t\troot_common_name \"missing\" \"{name}\"\n\t\t\t}}"), 2),
         ("preferred_chains {\n\t\t\t\tany_common_name missing\n\t\t\t}".to_owned(), 0),
     ] {
-        let folder = pebble.folder("", &site_with(FIRST, &properties));
-        let mut server = spawn(&folder);
+        let dir = pebble.dir("", &site_with(FIRST, &properties));
+        let mut server = spawn(&dir);
         server.line_with(&format!("{FIRST}: obtained a certificate"));
         for number in 0..3 {
             assert_eq!(pebble.get_by(number, FIRST, pebble.https).is_ok(), number == root, "{properties}: {number}");
@@ -610,9 +610,9 @@ fn a_test_authority() {
     let Some(real) = Pebble::start(settings()) else { return };
     let good = real.sibling(settings());
     let bad = real.sibling(Settings { is_http_open: false, is_tls_open: false, ..Settings::default() });
-    let folder = Folder::new();
+    let dir = Dir::new();
     let storage: causeway_certs::SharedStorage =
-        std::sync::Arc::new(causeway_certs::FileStorage::new(folder.path("data")));
+        std::sync::Arc::new(causeway_certs::FileStorage::new(dir.path("data")));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let obtain = |test: &Pebble, attempt: usize| {
         let issuer = causeway_acme::Issuer {
@@ -633,26 +633,26 @@ fn a_test_authority() {
     assert_eq!((real.orders(), bad.orders()), (1, 2));
     assert_eq!(obtain(&good, 1), Ok(()));
     assert_eq!((real.orders(), good.orders()), (2, 1));
-    assert!(!folder.path("data/certificates").exists(), "the caller stores the certificate");
+    assert!(!dir.path("data/certificates").exists(), "the caller stores the certificate");
 }
 
 // A server that is killed again and again, from its start until it serves: it registers one account, and then serves a certificate.
 #[test]
 fn a_server_that_is_killed() {
     let Some(pebble) = Pebble::start(Settings::default()) else { return };
-    let folder = pebble.folder("", &site(FIRST));
+    let dir = pebble.dir("", &site(FIRST));
     let mut random = 0x5eed_u64;
     for _ in 0..15 {
         // xorshift64.
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        let server = spawn(&folder);
+        let server = spawn(&dir);
         std::thread::sleep(Duration::from_millis(random % 700));
         // Killed by SIGKILL.
         drop(server);
     }
-    let server = spawn(&folder);
+    let server = spawn(&dir);
     let begun = Instant::now();
     while pebble.get(FIRST, pebble.https) != hello(FIRST) {
         assert!(begun.elapsed() < 2 * TIMEOUT, "it does not serve {FIRST}: {}", pebble.log());
@@ -666,14 +666,14 @@ fn a_server_that_is_killed() {
 #[test]
 fn two_processes_order_one_certificate() {
     let Some(pebble) = Pebble::start(Settings::default()) else { return };
-    let folder = pebble.folder("", &site(FIRST));
+    let dir = pebble.dir("", &site(FIRST));
     let ports: [u16; 2] = free_ports();
-    folder.write("other/Caddyfile", pebble.caddyfile(&folder, ports, "", &site(FIRST)));
+    dir.write("other/Caddyfile", pebble.caddyfile(&dir, ports, "", &site(FIRST)));
     // Pebble answers the first process only after the second one has started.
     pebble.signal(Signal::STOP);
-    let mut first = spawn(&folder);
+    let mut first = spawn(&dir);
     first.line_with(&format!("{FIRST}: obtaining a certificate"));
-    let second = folder.start(&["run", "--config", "other/Caddyfile"]);
+    let second = dir.start(&["run", "--config", "other/Caddyfile"]);
     pebble.signal(Signal::CONT);
     first.line_with(&format!("{FIRST}: obtained a certificate"));
     let begun = Instant::now();
@@ -689,26 +689,26 @@ fn two_processes_order_one_certificate() {
 #[test]
 fn storage_that_cannot_be_written() {
     let Some(pebble) = Pebble::start(Settings::default()) else { return };
-    // A file or a link in the place of a folder, because a read-only folder does not stop a test that runs as root.
-    let folder = pebble.folder("", &(site(FIRST) + INTERNAL));
-    folder.write("data/acme", "in the way");
-    let mut server = spawn(&folder);
+    // A file or a link in the place of a directory, because a read-only directory does not stop a test that runs as root.
+    let dir = pebble.dir("", &(site(FIRST) + INTERNAL));
+    dir.write("data/acme", "in the way");
+    let mut server = spawn(&dir);
     let line = server.line_with(&format!("{FIRST}: cannot obtain a certificate: "));
-    assert!(line.contains(&folder.path("data/acme").display().to_string()), "{line}");
-    check_internal(&folder, pebble.https);
+    assert!(line.contains(&dir.path("data/acme").display().to_string()), "{line}");
+    check_internal(&dir, pebble.https);
     drop(server);
     assert_eq!(pebble.orders(), 0);
 
     // The certificate is ordered and then cannot be stored: it is served, and not ordered again.
-    let folder = pebble.folder("", &(site(FIRST) + INTERNAL));
-    std::fs::create_dir_all(folder.path("data/certificates")).unwrap();
-    let certificates = folder.path(&format!("data/certificates/localhost-{}-dir", pebble.directory));
-    std::os::unix::fs::symlink(folder.path("missing/missing"), &certificates).unwrap();
-    let mut server = spawn(&folder);
+    let dir = pebble.dir("", &(site(FIRST) + INTERNAL));
+    std::fs::create_dir_all(dir.path("data/certificates")).unwrap();
+    let certificates = dir.path(&format!("data/certificates/localhost-{}-dir", pebble.directory));
+    std::os::unix::fs::symlink(dir.path("missing/missing"), &certificates).unwrap();
+    let mut server = spawn(&dir);
     let line = server.line_with("the new certificate is served, but the next start orders another");
     assert!(line.contains(&certificates.display().to_string()), "{line}");
     assert_eq!((pebble.orders(), pebble.get(FIRST, pebble.https)), (1, hello(FIRST)));
-    check_internal(&folder, pebble.https);
+    check_internal(&dir, pebble.https);
 }
 
 /// Pebble with BIND as its resolver. It can connect to no port of our server.
@@ -729,8 +729,8 @@ fn wildcard_site(provider: &str, bind: &Bind) -> String {
 
 /// Both certificates arrive, names below the wildcard are served with it, and no TXT record is left.
 #[track_caller]
-fn check_wildcard(folder: &Folder, pebble: &Pebble, bind: &Bind) {
-    let mut server = spawn(folder);
+fn check_wildcard(dir: &Dir, pebble: &Pebble, bind: &Bind) {
+    let mut server = spawn(dir);
     for _ in 0..2 {
         server.line_with("example.test: obtained a certificate from ");
     }
@@ -746,15 +746,15 @@ fn check_wildcard(folder: &Folder, pebble: &Pebble, bind: &Bind) {
 #[test]
 fn dns_01_by_updates() {
     let Some((pebble, bind)) = pebble_and_bind() else { return };
-    let folder = pebble.folder("", &wildcard_site(&bind.provider(Bind::KEY), &bind));
-    check_wildcard(&folder, &pebble, &bind);
+    let dir = pebble.dir("", &wildcard_site(&bind.provider(Bind::KEY), &bind));
+    check_wildcard(&dir, &pebble, &bind);
     // BIND refuses an update with another key, and the log has the reason.
-    let folder = pebble.folder("", &(wildcard_site(&bind.provider("AAAA"), &bind) + INTERNAL));
-    let mut server = spawn(&folder);
+    let dir = pebble.dir("", &(wildcard_site(&bind.provider("AAAA"), &bind) + INTERNAL));
+    let mut server = spawn(&dir);
     let line = server.line_with("example.test: cannot obtain a certificate: ");
     let want = "dns-01: the DNS provider rfc2136 added no TXT record _acme-challenge.example.test: the DNS server answered Not";
     assert!(line.contains(want), "{line}");
-    check_internal(&folder, pebble.https);
+    check_internal(&dir, pebble.https);
 }
 
 // docs/https.md, "Programs": a program adds and removes the record. If it writes another text, the authority refuses, and the record is
@@ -764,8 +764,8 @@ fn dns_01_by_a_program() {
     let closed = Settings { is_http_open: false, is_tls_open: false, ..Settings::default() };
     let Some(pebble) = Pebble::start(closed) else { return };
     let [dns, management] = pebble.dns;
-    let folder = pebble.folder("", "");
-    let log = folder.path("hook.log");
+    let dir = pebble.dir("", "");
+    let log = dir.path("hook.log");
     let write_hook = |value: &str| {
         let body = |text: &str| format!("'{{\"host\":\"'$2'\"{text}}}'");
         let set = body(&format!(",\"value\":\"'{value}'\""));
@@ -775,11 +775,11 @@ fn dns_01_by_a_program() {
             log.display(),
             body("")
         );
-        folder.write("hook", script);
-        make_executable(&folder.path("hook"));
+        dir.write("hook", script);
+        make_executable(&dir.path("hook"));
     };
     let site = |options: &str| {
-        let program = folder.path("hook");
+        let program = dir.path("hook");
         let program = program.display();
         format!(
             "*.example.test {{\n\ttls {{\n\t\tdns exec {program}\n\t\tresolvers 127.0.0.1:{dns}\n\t\t{options}\n\t}}\n\
@@ -788,8 +788,8 @@ fn dns_01_by_a_program() {
     };
     let ports = [pebble.http, pebble.https];
     write_hook("$3");
-    folder.write("Caddyfile", pebble.caddyfile(&folder, ports, "", &site("")));
-    let mut server = spawn(&folder);
+    dir.write("Caddyfile", pebble.caddyfile(&dir, ports, "", &site("")));
+    let mut server = spawn(&dir);
     server.line_with("*.example.test: obtained a certificate from ");
     assert_eq!(pebble.get("a.example.test", pebble.https), hello("a.example.test"));
     drop(server);
@@ -799,17 +799,17 @@ fn dns_01_by_a_program() {
 
     // Without a look at the record only the authority notices that the text is wrong.
     write_hook("wrong");
-    std::fs::remove_dir_all(folder.path("data")).unwrap();
-    folder.write("Caddyfile", pebble.caddyfile(&folder, ports, "", &site("propagation_timeout -1")));
-    let mut server = spawn(&folder);
+    std::fs::remove_dir_all(dir.path("data")).unwrap();
+    dir.write("Caddyfile", pebble.caddyfile(&dir, ports, "", &site("propagation_timeout -1")));
+    let mut server = spawn(&dir);
     let line = server.line_with("*.example.test: cannot obtain a certificate: ");
     assert!(line.contains("the authority could not verify the name: dns-01: "), "{line}");
     assert_eq!(calls(), both.repeat(2));
     drop(server);
 
     // With one, the server itself does.
-    folder.write("Caddyfile", pebble.caddyfile(&folder, ports, "", &site("propagation_timeout 100ms")));
-    let mut server = spawn(&folder);
+    dir.write("Caddyfile", pebble.caddyfile(&dir, ports, "", &site("propagation_timeout 100ms")));
+    let mut server = spawn(&dir);
     let line = server.line_with("*.example.test: cannot obtain a certificate: ");
     assert!(
         line.contains("dns-01: _acme-challenge.example.test: the TXT record was not visible after 0.1 s"),
@@ -838,16 +838,16 @@ fn caddy() -> Option<PathBuf> {
 struct Caddy(Child);
 
 impl Caddy {
-    fn start(program: &Path, folder: &Folder, pebble: &Pebble, names: &[&str]) -> Self {
+    fn start(program: &Path, dir: &Dir, pebble: &Pebble, names: &[&str]) -> Self {
         let mut command = Command::new(program);
-        command.args(["run", "--config", "Caddyfile", "--adapter", "caddyfile"]).current_dir(folder.path(""));
-        command.env("HOME", folder.path("")).env_remove("XDG_CONFIG_HOME").env_remove("XDG_DATA_HOME");
-        let log = File::create(folder.path("caddy.log")).unwrap();
+        command.args(["run", "--config", "Caddyfile", "--adapter", "caddyfile"]).current_dir(dir.path(""));
+        command.env("HOME", dir.path("")).env_remove("XDG_CONFIG_HOME").env_remove("XDG_DATA_HOME");
+        let log = File::create(dir.path("caddy.log")).unwrap();
         let caddy = Self(command.stdout(Stdio::null()).stderr(log).spawn().unwrap());
         let begun = Instant::now();
         for name in names {
             while pebble.get(name, pebble.https) != hello(name) {
-                let log = || std::fs::read_to_string(folder.path("caddy.log")).unwrap();
+                let log = || std::fs::read_to_string(dir.path("caddy.log")).unwrap();
                 assert!(begun.elapsed() < 2 * TIMEOUT, "Caddy does not serve {name}: {}", log());
                 std::thread::sleep(Duration::from_millis(50));
             }
@@ -863,16 +863,15 @@ impl Drop for Caddy {
     }
 }
 
-// CertMagic's storage layout: Causeway takes over a folder that Caddy wrote, the certificates and the account.
+// CertMagic's storage layout: Causeway takes over a directory that Caddy wrote, the certificates and the account.
 #[test]
-fn a_folder_of_caddy() {
+fn a_dir_of_caddy() {
     let (Some(caddy), Some(pebble)) = (caddy(), Pebble::start(Settings::default())) else { return };
-    let folder = pebble.folder("admin off", &site(FIRST));
-    drop(Caddy::start(&caddy, &folder, &pebble, &[FIRST]));
+    let dir = pebble.dir("admin off", &site(FIRST));
+    drop(Caddy::start(&caddy, &dir, &pebble, &[FIRST]));
     assert_eq!((pebble.orders(), pebble.accounts()), (1, 1));
-    folder
-        .write("Caddyfile", pebble.caddyfile(&folder, [pebble.http, pebble.https], "", &(site(FIRST) + &site(SECOND))));
-    let mut server = spawn(&folder);
+    dir.write("Caddyfile", pebble.caddyfile(&dir, [pebble.http, pebble.https], "", &(site(FIRST) + &site(SECOND))));
+    let mut server = spawn(&dir);
     server.line_with(&format!("{SECOND}: obtained a certificate"));
     for name in [FIRST, SECOND] {
         assert_eq!(pebble.get(name, pebble.https), hello(name));
@@ -881,21 +880,21 @@ fn a_folder_of_caddy() {
     assert_eq!((pebble.orders(), pebble.accounts()), (2, 1));
 }
 
-// The other way round: Caddy takes over a folder that Causeway wrote.
+// The other way round: Caddy takes over a directory that Causeway wrote.
 #[test]
-fn a_folder_for_caddy() {
+fn a_dir_for_caddy() {
     let (Some(caddy), Some(pebble)) = (caddy(), Pebble::start(Settings::default())) else { return };
-    let folder = pebble.folder("admin off", &site(FIRST));
-    let mut server = spawn(&folder);
+    let dir = pebble.dir("admin off", &site(FIRST));
+    let mut server = spawn(&dir);
     server.line_with(&format!("{FIRST}: obtained a certificate"));
     drop(server);
-    folder.write(
+    dir.write(
         "Caddyfile",
-        pebble.caddyfile(&folder, [pebble.http, pebble.https], "admin off", &(site(FIRST) + &site(SECOND))),
+        pebble.caddyfile(&dir, [pebble.http, pebble.https], "admin off", &(site(FIRST) + &site(SECOND))),
     );
-    let _caddy = Caddy::start(&caddy, &folder, &pebble, &[FIRST, SECOND]);
+    let _caddy = Caddy::start(&caddy, &dir, &pebble, &[FIRST, SECOND]);
     assert_eq!((pebble.orders(), pebble.accounts()), (2, 1));
     let account = format!("data/acme/localhost-{}-dir/users/ops@example.org/ops.json", pebble.directory);
-    let account: Value = serde_json::from_slice(&std::fs::read(folder.path(&account)).unwrap()).unwrap();
+    let account: Value = serde_json::from_slice(&std::fs::read(dir.path(&account)).unwrap()).unwrap();
     assert_eq!(account["status"], "valid");
 }

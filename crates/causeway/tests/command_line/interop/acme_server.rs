@@ -10,7 +10,7 @@ use super::peer::tool;
 use causeway_testkit::ports::free_port;
 
 use crate::acme_server::Authority;
-use crate::process::Folder;
+use crate::process::Dir;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -31,11 +31,11 @@ fn caddy_obtains_a_certificate() {
     for challenge in ["http-01", "tls-alpn-01"] {
         let ports = [free_port(), free_port()];
         let mut authority = Authority::start(json!({ "challenges": [challenge] }), ports);
-        let folder = Folder::with(&[("Caddyfile", &authority.client(ports, ""))]);
-        let log = File::create(folder.path("caddy.log")).unwrap();
+        let dir = Dir::with(&[("Caddyfile", &authority.client(ports, ""))]);
+        let log = File::create(dir.path("caddy.log")).unwrap();
         let mut command = Command::new(&program);
-        command.args(["run", "--config", "Caddyfile", "--adapter", "caddyfile"]).current_dir(folder.path(""));
-        command.env("HOME", folder.path("")).env_remove("XDG_DATA_HOME").env_remove("XDG_CONFIG_HOME");
+        command.args(["run", "--config", "Caddyfile", "--adapter", "caddyfile"]).current_dir(dir.path(""));
+        command.env("HOME", dir.path("")).env_remove("XDG_DATA_HOME").env_remove("XDG_CONFIG_HOME");
         let _caddy = Caddy(command.stdout(Stdio::null()).stderr(log).spawn().unwrap());
         authority.process.line_with("issued a certificate of the authority 'local' for localhost");
         let begun = Instant::now();
@@ -43,7 +43,7 @@ fn caddy_obtains_a_certificate() {
             match authority.curl(ports[1]) {
                 Ok(text) => break assert_eq!(text, "hi", "{challenge}"),
                 Err(error) => {
-                    let caddy_log = || std::fs::read_to_string(folder.path("caddy.log")).unwrap();
+                    let caddy_log = || std::fs::read_to_string(dir.path("caddy.log")).unwrap();
                     assert!(begun.elapsed() < TIMEOUT, "{challenge}: {error}: {}", caddy_log());
                     std::thread::sleep(Duration::from_millis(50));
                 }

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use causeway_testkit::ports::free_port;
 
-use crate::process::Folder;
+use crate::process::Directory;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A running `named`; killed when dropped.
 pub(super) struct Bind {
     child: Child,
-    folder: Folder,
+    directory: Directory,
     pub(super) port: u16,
 }
 
@@ -29,11 +29,11 @@ impl Bind {
             eprintln!("skipped: there is no named (Debian: bind9)");
             return None;
         };
-        let folder = Folder::new();
+        let directory = Directory::new();
         let port = free_port();
-        let at = folder.path("").display().to_string();
+        let at = directory.path("").display().to_string();
         let key = Self::KEY;
-        folder.write(
+        directory.write(
             "named.conf",
             format!(
                 "options {{ directory \"{at}\"; listen-on port {port} {{ 127.0.0.1; }}; listen-on-v6 {{ none; }}; \
@@ -43,15 +43,15 @@ impl Bind {
                  zone \"{zone}\" {{ type primary; file \"{at}/zone\"; allow-update {{ key causeway; }}; }};\n"
             ),
         );
-        folder.write(
+        directory.write(
             "zone",
             "$TTL 60\n@ IN SOA ns root 1 60 60 600 60\n@ IN NS ns\n@ IN A 127.0.0.1\n* IN A 127.0.0.1\nns IN A 127.0.0.1\n",
         );
-        let log = File::create(folder.path("log")).unwrap();
+        let log = File::create(directory.path("log")).unwrap();
         let mut command = Command::new(named);
         command.args(["-g", "-c", &format!("{at}/named.conf")]);
         let child = command.stdout(Stdio::null()).stderr(log).spawn().unwrap();
-        let bind = Self { child, folder, port };
+        let bind = Self { child, directory, port };
         let begun = Instant::now();
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() || !bind.log().contains("all zones loaded") {
             assert!(begun.elapsed() < TIMEOUT, "BIND does not listen on {port}: {}", bind.log());
@@ -69,7 +69,7 @@ impl Bind {
     }
 
     pub(super) fn log(&self) -> String {
-        std::fs::read_to_string(self.folder.path("log")).unwrap()
+        std::fs::read_to_string(self.directory.path("log")).unwrap()
     }
 
     /// The number of changes of the zone whose line in the log contains `kind`.
@@ -85,10 +85,10 @@ impl Drop for Bind {
     }
 }
 
-/// A program in the usual folders, also in those that are not in a user's PATH.
+/// A program in the usual directories, also in those that are not in a user's PATH.
 fn installed(name: &str) -> Option<PathBuf> {
     ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"]
-        .map(|folder| Path::new(folder).join(name))
+        .map(|directory| Path::new(directory).join(name))
         .into_iter()
         .find(|path| path.is_file())
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use super::peer::{GoServer, output, tool};
-use crate::process::{Folder, ServerProcess};
+use crate::process::{Directory, ServerProcess};
 
 /// The cases of grpc-go's interop client that need one server and no cloud, described in grpc's
 /// doc/interop-test-descriptions.md. Load-balancing cases are left out: they fail against the plain server even without
@@ -28,11 +28,11 @@ const CASES: [&str; 16] = [
     "channel_soak",
 ];
 
-fn serve_proxy(proxied: SocketAddr) -> (Folder, ServerProcess) {
+fn serve_proxy(proxied: SocketAddr) -> (Directory, ServerProcess) {
     let text = format!(":0 {{\n\treverse_proxy h2c://{proxied}\n}}\n");
-    let folder = Folder::with(&[("Caddyfile", &text)]);
-    let server = folder.start(&["run"]);
-    (folder, server)
+    let directory = Directory::with(&[("Caddyfile", &text)]);
+    let server = directory.start(&["run"]);
+    (directory, server)
 }
 
 /// In this case grpc-go's client cancels and closes concurrently. Sometimes the close is sent first, even without a
@@ -77,7 +77,7 @@ fn interop_from_go_to_go() {
 fn interop_through_the_proxy() {
     let (Some(client), Some(server)) = (tool("grpc-interop-client"), tool("grpc-interop-server")) else { return };
     let server = interop_server(&server);
-    let (_folder, proxy) = serve_proxy(server.address);
+    let (_directory, proxy) = serve_proxy(server.address);
     check(&client, proxy.port(), &[]);
 }
 
@@ -87,9 +87,9 @@ fn interop_over_tls_through_the_proxy() {
     let server = interop_server(&server);
     let options = "{\n\tskip_install_trust\n\tauto_https disable_redirects\n}";
     let site = format!("https://localhost:0 {{\n\ttls internal\n\treverse_proxy h2c://{}\n}}", server.address);
-    let folder = Folder::with(&[("Caddyfile", &format!("{options}\n{site}\n"))]);
-    let proxy = folder.start(&["run"]);
-    let root = folder.path(".local/share/causeway/pki/authorities/local/root.crt");
+    let directory = Directory::with(&[("Caddyfile", &format!("{options}\n{site}\n"))]);
+    let proxy = directory.start(&["run"]);
+    let root = directory.path(".local/share/causeway/pki/authorities/local/root.crt");
     let root = format!("-ca_file={}", root.display());
     check(&client, proxy.port(), &["-use_tls", "-use_test_ca", "-server_host_override=localhost", &root]);
 }
@@ -134,6 +134,6 @@ fn grpcurl_with_reflection_of_go() {
 fn grpcurl_with_reflection_through_the_proxy() {
     let (Some(grpcurl), Some(server)) = (tool("grpcurl"), tool("grpc-reflecting-server")) else { return };
     let server = GoServer::start(&server, &[]);
-    let (_folder, proxy) = serve_proxy(server.address);
+    let (_directory, proxy) = serve_proxy(server.address);
     check_reflection(&grpcurl, SocketAddr::from(([127, 0, 0, 1], proxy.port())));
 }

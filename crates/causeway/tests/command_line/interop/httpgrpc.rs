@@ -8,17 +8,17 @@ use serde_json::{Value, json};
 use super::calls::{ExpectedBody, InteropCase, Want, cases, check, judge, shown};
 use super::peer::{GoServer, make, output, tool};
 use crate::http2::{program, stdout_of};
-use crate::process::{Folder, ServerProcess};
+use crate::process::{Directory, ServerProcess};
 
 /// Returns both libraries: grafana/dskit with current gRPC, weaveworks/common with the gRPC of its time.
 fn peers() -> Option<[PathBuf; 2]> {
     Some([tool("httpgrpc-dskit")?, tool("httpgrpc-weaveworks")?])
 }
 
-fn serve(site: &str) -> (Folder, ServerProcess) {
-    let folder = Folder::with(&[("Caddyfile", &format!(":0 {{\n{site}\n}}\n"))]);
-    let server = folder.start(&["run"]);
-    (folder, server)
+fn serve(site: &str) -> (Directory, ServerProcess) {
+    let directory = Directory::with(&[("Caddyfile", &format!(":0 {{\n{site}\n}}\n"))]);
+    let server = directory.start(&["run"]);
+    (directory, server)
 }
 
 fn at(server: &ServerProcess) -> SocketAddr {
@@ -43,7 +43,7 @@ fn go_calls_go_through_server_and_proxy() {
     let Some(peers) = peers() else { return };
     for server in &peers {
         let backend = GoServer::start(server, &["serve"]);
-        let (_folder, ours) = serve(&format!(
+        let (_directory, ours) = serve(&format!(
             "\thttpgrpc\n\treverse_proxy direct://{} {{\n\t\ttransport httpgrpc\n\t}}",
             backend.address
         ));
@@ -58,7 +58,7 @@ fn go_calls_go_through_server_and_proxy() {
 fn cancellation_is_propagated() {
     let Some([dskit, _]) = peers() else { return };
     let backend = GoServer::start(&dskit, &["serve"]);
-    let (_folder, ours) =
+    let (_directory, ours) =
         serve(&format!("\thttpgrpc\n\treverse_proxy direct://{} {{\n\t\ttransport httpgrpc\n\t}}", backend.address));
     let slow = json!({ "method": "GET", "url": "/slow/20000", "timeout_ms": 300, "times": 5, "at_once": 5 });
     let outcomes = make(&dskit, &[], at(&ours), &[slow]);
@@ -85,7 +85,7 @@ fn http_in_front_of_go() {
             let front = GoServer::start(client, &["front", &address]);
             check_http(&curl, front.address);
         }
-        let (_folder, ours) = serve(&format!("\treverse_proxy direct://{address} {{\n\t\ttransport httpgrpc\n\t}}"));
+        let (_directory, ours) = serve(&format!("\treverse_proxy direct://{address} {{\n\t\ttransport httpgrpc\n\t}}"));
         check_http(&curl, at(&ours));
     }
 }
@@ -93,7 +93,7 @@ fn http_in_front_of_go() {
 /// Makes the calls as HTTP/1.1 requests.
 #[track_caller]
 fn check_http(curl: &Path, address: SocketAddr) {
-    let folder = Folder::new();
+    let directory = Directory::new();
     let mut wrong = Vec::new();
     for case in cases() {
         let status = match case.want {
@@ -101,7 +101,7 @@ fn check_http(curl: &Path, address: SocketAddr) {
             Want::Failed(_) => continue,
         };
         let case = InteropCase { want: Want::Answer(status), ..case };
-        let outcome = by_http(curl, &folder, address, &case);
+        let outcome = by_http(curl, &directory, address, &case);
         if let Some(why) = judge(&case, &outcome) {
             wrong.push(format!("{}: {why}\n  {}", case.name, shown(&outcome)));
         }
@@ -111,9 +111,9 @@ fn check_http(curl: &Path, address: SocketAddr) {
 
 /// Makes a call by HTTP, and describes its outcome in the format of the Go clients.
 #[track_caller]
-fn by_http(curl: &Path, folder: &Folder, address: SocketAddr, case: &InteropCase) -> Value {
+fn by_http(curl: &Path, directory: &Directory, address: SocketAddr, case: &InteropCase) -> Value {
     let call = &case.call;
-    let (head, body, sent) = (folder.path("head"), folder.path("body"), folder.path("sent"));
+    let (head, body, sent) = (directory.path("head"), directory.path("body"), directory.path("sent"));
     let bytes = call["bytes"].as_u64().unwrap_or_default() as usize;
     let content = call["body"].as_str().map_or_else(|| pattern(bytes), |text| text.as_bytes().to_vec());
     let has_content = !content.is_empty();
@@ -239,8 +239,8 @@ fn own_cases() -> Vec<InteropCase> {
 #[test]
 fn go_calls_our_site() {
     let Some(peers) = peers() else { return };
-    let (folder, server) = serve(OWN_SITE);
-    folder.write("files/large", pattern(1_000_000));
+    let (directory, server) = serve(OWN_SITE);
+    directory.write("files/large", pattern(1_000_000));
     for client in &peers {
         check(client, &[], at(&server), &own_cases());
     }
@@ -250,7 +250,7 @@ fn go_calls_our_site() {
 #[test]
 fn invalid_requests_are_refused() {
     let Some(peers) = peers() else { return };
-    let (_folder, server) = serve(OWN_SITE);
+    let (_directory, server) = serve(OWN_SITE);
     let bad = |method: &str, url: &str| json!({ "method": method, "url": url });
     let field = |name: &str, value: &str| json!({ "method": "GET", "url": "/hello", "fields": [[name, value]] });
     let mut calls = vec![
@@ -278,12 +278,12 @@ fn invalid_requests_are_refused() {
 #[test]
 fn grpcurl_calls_our_site() {
     let Some(grpcurl) = tool("grpcurl") else { return };
-    let (_folder, server) = serve(OWN_SITE);
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../httpgrpc/proto");
-    let (folder, address) = (folder.display().to_string(), at(&server).to_string());
+    let (_directory, server) = serve(OWN_SITE);
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../httpgrpc/proto");
+    let (directory, address) = (directory.display().to_string(), at(&server).to_string());
     let send_request = |method: &str, request: &str| {
         let words =
-            ["-plaintext", "-import-path", &folder, "-proto", "httpgrpc.proto", "-d", request, &address, method];
+            ["-plaintext", "-import-path", &directory, "-proto", "httpgrpc.proto", "-d", request, &address, method];
         output(&grpcurl, &words)
     };
     let done = send_request("httpgrpc.HTTP/Handle", r#"{"method":"GET","url":"/hello"}"#);

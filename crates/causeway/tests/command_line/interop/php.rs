@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, getuid, kill_process};
 
 use crate::client::{connect, get, send, send_body};
-use crate::process::{Folder, ServerProcess};
+use crate::process::{Directory, ServerProcess};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -19,8 +19,8 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 struct PhpFpm {
     program: PathBuf,
     child: Option<Child>,
-    folder: Folder,
-    /// Of the socket. Not in the test's folder, whose path may be longer than a socket's.
+    directory: Directory,
+    /// Of the socket. Not in the test's directory, whose path may be longer than a socket's.
     socket: PathBuf,
 }
 
@@ -39,18 +39,18 @@ impl PhpFpm {
             eprintln!("skipped: there is no php-fpm (Debian: php-fpm)");
             return None;
         };
-        let folder = Folder::new();
+        let directory = Directory::new();
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let socket = std::env::temp_dir().join(format!("causeway-php-{}-{number}.sock", std::process::id()));
-        let at = folder.path("").display().to_string();
+        let at = directory.path("").display().to_string();
         let address = match listen {
             Listen::Unix => socket.display().to_string(),
             Listen::Tcp(port) => format!("127.0.0.1:{port}"),
         };
-        // Root must name the workers' user; anyone else may not. Root, because the test's folder may be closed to others.
+        // Root must name the workers' user; anyone else may not. Root, because the test's directory may be closed to others.
         let user = if getuid().is_root() { "user = root\ngroup = root\n" } else { "" };
-        folder.write(
+        directory.write(
             "fpm.conf",
             format!(
                 "[global]\nerror_log = {at}/fpm.log\ndaemonize = no\n[www]\nlisten = {address}\nlisten.mode = 0666\n{user}\
@@ -60,22 +60,23 @@ impl PhpFpm {
             ),
         );
         for (name, text) in SCRIPTS {
-            folder.write(&format!("www/{name}"), text);
+            directory.write(&format!("www/{name}"), text);
         }
-        let mut fpm = Self { program, child: None, folder, socket };
+        let mut fpm = Self { program, child: None, directory, socket };
         fpm.run();
         Some(fpm)
     }
 
     /// Runs php-fpm until [`stop`](Self::stop).
     fn run(&mut self) {
-        let log = File::create(self.folder.path("out.log")).unwrap();
+        let log = File::create(self.directory.path("out.log")).unwrap();
         let mut command = Command::new(&self.program);
-        command.args(["--nodaemonize", "--allow-to-run-as-root", "--fpm-config"]).arg(self.folder.path("fpm.conf"));
+        command.args(["--nodaemonize", "--allow-to-run-as-root", "--fpm-config"]).arg(self.directory.path("fpm.conf"));
         self.child = Some(command.stdout(Stdio::null()).stderr(log).spawn().unwrap());
         let begun = Instant::now();
-        while !std::fs::read_to_string(self.folder.path("fpm.log")).is_ok_and(|log| log.contains("ready to handle")) {
-            let out = std::fs::read_to_string(self.folder.path("out.log")).unwrap();
+        while !std::fs::read_to_string(self.directory.path("fpm.log")).is_ok_and(|log| log.contains("ready to handle"))
+        {
+            let out = std::fs::read_to_string(self.directory.path("out.log")).unwrap();
             assert!(begun.elapsed() < TIMEOUT, "php-fpm is not ready: {out}");
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -87,16 +88,16 @@ impl PhpFpm {
             let _ = kill_process(Pid::from_child(&child), Signal::TERM);
             let _ = child.wait();
         }
-        let _ = std::fs::remove_file(self.folder.path("fpm.log"));
+        let _ = std::fs::remove_file(self.directory.path("fpm.log"));
     }
 
-    /// Starts a server with this site; `SOCKET` and `ROOT` stand for the pool's socket and the scripts' folder.
+    /// Starts a server with this site; `SOCKET` and `ROOT` stand for the pool's socket and the scripts' directory.
     #[track_caller]
     fn serve(&self, site: &str) -> ServerProcess {
         let site = site.replace("SOCKET", &format!("unix/{}", self.socket.display()));
-        let site = site.replace("ROOT", &self.folder.path("www").display().to_string());
-        self.folder.write("Caddyfile", site);
-        self.folder.start(&["run"])
+        let site = site.replace("ROOT", &self.directory.path("www").display().to_string());
+        self.directory.write("Caddyfile", site);
+        self.directory.start(&["run"])
     }
 }
 
@@ -110,8 +111,8 @@ impl Drop for PhpFpm {
 /// Debian's programs have PHP's version in their names.
 fn installed() -> Option<PathBuf> {
     let is_fpm = |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("php-fpm"));
-    ["/usr/sbin", "/usr/local/sbin"].iter().find_map(|folder| {
-        let entries = std::fs::read_dir(folder).ok()?;
+    ["/usr/sbin", "/usr/local/sbin"].iter().find_map(|directory| {
+        let entries = std::fs::read_dir(directory).ok()?;
         entries.flatten().map(|entry| entry.path()).find(|path| is_fpm(path))
     })
 }
@@ -203,13 +204,13 @@ fn scripts() {
     assert!(begun.elapsed() < Duration::from_millis(600), "it was sent at once: {:?}", begun.elapsed());
 }
 
-// As WordPress is served: files as they are, folders with their slash, everything else by /index.php.
+// As WordPress is served: files as they are, directories with their slash, everything else by /index.php.
 #[test]
 fn a_front_controller() {
     let Some(fpm) = PhpFpm::start(Listen::Unix) else { return };
     let server = fpm.serve(SITE);
     let port = server.port();
-    let root = fpm.folder.path("www").display().to_string();
+    let root = fpm.directory.path("www").display().to_string();
     let page = send(port, "GET /2026/11/a%20post/?preview=1", &["Host: blog.test", "Proxy: http://evil.test"]).body;
     for line in [
         "REQUEST_URI=/2026/11/a%20post/?preview=1",
@@ -231,8 +232,8 @@ fn a_front_controller() {
     }
     assert_eq!(get(port, "/static.txt").body, "a file\n");
     assert_eq!(get(port, "/blog/").body, "blog /blog/index.php \n");
-    let folder = get(port, "/blog?a=b");
-    assert_eq!((folder.status, folder.field("Location").as_deref()), (308, Some("./blog/?a=b")));
+    let directory = get(port, "/blog?a=b");
+    assert_eq!((directory.status, directory.field("Location").as_deref()), (308, Some("./blog/?a=b")));
     assert_eq!(get(port, "/blog/index.php/a/b").body, "blog /blog/index.php /a/b\n");
     // A file that is no script is never run.
     assert_eq!(get(port, "/static.txt/x.php").status, 200);
@@ -282,7 +283,7 @@ fn uploads() {
 
 /// Returns the MD5 sum in hexadecimal digits.
 fn md5_of(fpm: &PhpFpm, content: &str) -> String {
-    let path = fpm.folder.path("content");
+    let path = fpm.directory.path("content");
     std::fs::write(&path, content).unwrap();
     let output = Command::new("md5sum").arg(path).output().expect("md5sum, of coreutils");
     String::from_utf8(output.stdout).unwrap().split(' ').next().unwrap().to_owned()

@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use crate::acme_server::{Authority, ROOT};
 use crate::client::{get, send, send_body};
 use crate::http2::program;
-use crate::process::{Folder, ServerProcess};
+use crate::process::{Directory, ServerProcess};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The programs, and a folder with the clients' certificates.
+/// The programs, and a directory with the clients' certificates.
 struct Bench {
-    folder: Folder,
+    directory: Directory,
     curl: PathBuf,
     openssl: PathBuf,
 }
@@ -25,12 +25,12 @@ impl Bench {
     /// `None`: a program is missing.
     fn new() -> Option<Self> {
         let (curl, openssl) = (program("curl")?, program("openssl")?);
-        Some(Self { folder: Folder::new(), curl, openssl })
+        Some(Self { directory: Directory::new(), curl, openssl })
     }
 
     #[track_caller]
     fn openssl(&self, arguments: &[&str]) {
-        let made = Command::new(&self.openssl).args(arguments).current_dir(self.folder.path("")).output().unwrap();
+        let made = Command::new(&self.openssl).args(arguments).current_dir(self.directory.path("")).output().unwrap();
         assert!(made.status.success(), "{made:?}");
     }
 
@@ -43,7 +43,7 @@ impl Bench {
 
     /// Makes a certificate signed by `by`, with these extensions.
     fn certify_by(&self, name: &str, by: &str, extensions: &str) {
-        self.folder.write("extensions", extensions);
+        self.directory.write("extensions", extensions);
         let of = |kind: &str| format!("{name}.{kind}");
         let kind = ["req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
         let subject = format!("/CN={name}");
@@ -67,14 +67,14 @@ impl Bench {
 
     /// Returns a certificate as `public_keys` has it: its PEM block without the first and the last line.
     fn public_key(&self, name: &str) -> String {
-        let pem = std::fs::read_to_string(self.folder.path(&format!("{name}.pem"))).unwrap();
+        let pem = std::fs::read_to_string(self.directory.path(&format!("{name}.pem"))).unwrap();
         pem.lines().filter(|line| !line.starts_with("-----")).collect()
     }
 
     /// Appends a certificate to the chain of another one.
     fn append(&self, name: &str, issuer: &str) {
-        let read = |name: &str| std::fs::read_to_string(self.folder.path(&format!("{name}.pem"))).unwrap();
-        self.folder.write(&format!("{name}.pem"), read(name) + &read(issuer));
+        let read = |name: &str| std::fs::read_to_string(self.directory.path(&format!("{name}.pem"))).unwrap();
+        self.directory.write(&format!("{name}.pem"), read(name) + &read(issuer));
     }
 
     /// As [`send_request_to`](Self::ask_at) for the host localhost.
@@ -91,7 +91,7 @@ impl Bench {
             command.args(["--cert", &format!("{client}.pem"), "--key", &format!("{client}.key")]);
         }
         command.args(more).arg(format!("https://{host}{path}"));
-        let output = command.current_dir(self.folder.path("")).output().unwrap();
+        let output = command.current_dir(self.directory.path("")).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let (body, status) = text.rsplit_once('\n').unwrap();
         (status.parse().unwrap(), body.trim_end().to_owned())
@@ -99,8 +99,8 @@ impl Bench {
 
     #[track_caller]
     fn start(&self, config: &Value) -> ServerProcess {
-        self.folder.write("config.json", config.to_string());
-        self.folder.start(&["run", "--config", "config.json", "--workers", "1"])
+        self.directory.write("config.json", config.to_string());
+        self.directory.start(&["run", "--config", "config.json", "--workers", "1"])
     }
 }
 
@@ -209,9 +209,9 @@ fn a_borrowed_certificate() {
         { "public_keys": [bench.public_key("owner")] },
         { "public_keys": [bench.public_key("reader")], "permissions": [{ "paths": ["/metrics"] }] },
     ]);
-    let chain = ["reader.pem", "owner.pem"].map(|name| std::fs::read_to_string(bench.folder.path(name)).unwrap());
-    bench.folder.write("both.pem", chain.concat());
-    std::fs::copy(bench.folder.path("reader.key"), bench.folder.path("both.key")).unwrap();
+    let chain = ["reader.pem", "owner.pem"].map(|name| std::fs::read_to_string(bench.directory.path(name)).unwrap());
+    bench.directory.write("both.pem", chain.concat());
+    std::fs::copy(bench.directory.path("reader.key"), bench.directory.path("both.key")).unwrap();
     let remote = free_port();
     let _server = bench.start(&config(free_port(), "first", remote, &access));
     assert_eq!(bench.send_request(remote, "both", "/metrics", &[]).0, 200);
@@ -229,7 +229,7 @@ fn loads_through_the_remote_listener() {
     let mut server = bench.start(&config(site, "first", remote, &access("owner")));
     let admin = server.admin_port();
     let load = |port: u16, client: &str, config: &Value| {
-        bench.folder.write("next.json", config.to_string());
+        bench.directory.write("next.json", config.to_string());
         bench.send_request(
             port,
             client,
@@ -329,12 +329,12 @@ fn an_upgrade() {
 fn a_pull_with_the_servers_identity() {
     let Some(bench) = Bench::new() else { return };
     bench.certify("owner", &[]);
-    // The first server's authority signs the identities of both, because they share one folder.
+    // The first server's authority signs the identities of both, because they share one directory.
     let (site, remote, own) = (free_port(), free_port(), free_port());
     let first = bench.start(&config(free_port(), "x", own, &json!([{ "public_keys": [bench.public_key("owner")] }])));
     drop(first);
-    let root = bench.folder.path(".local/share/causeway/pki/authorities/local/root.crt");
-    std::fs::copy(&root, bench.folder.path("root.pem")).unwrap();
+    let root = bench.directory.path(".local/share/causeway/pki/authorities/local/root.crt");
+    std::fs::copy(&root, bench.directory.path("root.pem")).unwrap();
     let mut theirs = config(free_port(), "theirs", remote, &json!([{ "public_keys": [bench.public_key("root")] }]));
     theirs["apps"]["http"]["servers"]["t"] = json!({
         "listen": [format!("127.0.0.1:{site}")],
@@ -351,8 +351,8 @@ fn a_pull_with_the_servers_identity() {
         } },
     } });
     // The value there is no configuration; that it is refused shows that it has arrived.
-    bench.folder.write("ours.json", ours.to_string());
-    let mut server = bench.folder.start(&["run", "--config", "ours.json", "--workers", "1"]);
+    bench.directory.write("ours.json", ours.to_string());
+    let mut server = bench.directory.start(&["run", "--config", "ours.json", "--workers", "1"]);
     let line = server.line_with("keeping the configuration that pulled it");
     assert!(line.contains("unknown field `body`"), "{line}");
     // A client's certificate from files: without names, about which the certificate of a site would be warned.
@@ -367,14 +367,14 @@ fn a_pull_with_the_servers_identity() {
     let mut source = config(free_port(), "x", own, &access);
     source["admin"]["listen"] = json!("localhost:0");
     let _source = bench.start(&source);
-    bench.folder.write("files.json", by_files.to_string());
-    let mut server = bench.folder.start(&["run", "--config", "files.json", "--workers", "1"]);
+    bench.directory.write("files.json", by_files.to_string());
+    let mut server = bench.directory.start(&["run", "--config", "files.json", "--workers", "1"]);
     let line = server.line_with("keeping the configuration that pulled it");
     assert!(line.contains("is in use by another program"), "{line}");
     let mut none = ours;
     none["admin"]["config"]["load"]["tls"]["use_server_identity"] = json!(false);
-    bench.folder.write("none.json", none.to_string());
-    let output = bench.folder.output(&["run", "--config", "none.json"]);
+    bench.directory.write("none.json", none.to_string());
+    let output = bench.directory.output(&["run", "--config", "none.json"]);
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("pulling a configuration from https://localhost") && !output.status.success(), "{text}");
 }
@@ -387,7 +387,7 @@ fn an_identity_by_acme() {
     let [http, https, remote] = [(); 3].map(|()| free_port());
     let authority = Authority::start(json!({ "challenges": ["http-01"] }), [http, https]);
     let mut config = config(http, "x", remote, &json!([{ "public_keys": [bench.public_key("owner")] }]));
-    let root = authority.folder.path(ROOT);
+    let root = authority.directory.path(ROOT);
     config["admin"]["identity"] = json!({
         "identifiers": ["localhost"],
         "issuers": [{ "module": "acme", "ca": authority.directory(), "trusted_roots_pem_files": [root.display().to_string()] }],
@@ -395,8 +395,8 @@ fn an_identity_by_acme() {
     config["apps"]["http"]["http_port"] = http.into();
     let mut server = bench.start(&config);
     server.line_with("obtained a certificate from https://localhost");
-    std::fs::create_dir_all(bench.folder.path(ROOT).parent().unwrap()).unwrap();
-    std::fs::copy(root, bench.folder.path(ROOT)).unwrap();
+    std::fs::create_dir_all(bench.directory.path(ROOT).parent().unwrap()).unwrap();
+    std::fs::copy(root, bench.directory.path(ROOT)).unwrap();
     let identifiers = "/config/admin/identity/identifiers";
     assert_eq!(bench.send_request(remote, "owner", identifiers, &[]), (200, "[\"localhost\"]".into()));
 }

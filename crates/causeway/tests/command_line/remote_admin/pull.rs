@@ -9,7 +9,7 @@ use causeway_testkit::ports::free_port;
 use serde_json::{Value, json};
 
 use crate::client::{get, send, send_body};
-use crate::process::{Folder, ServerProcess};
+use crate::process::{Directory, ServerProcess};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -90,9 +90,9 @@ fn pulling(port: u16, body: &str, url: &str, delay: Option<&str>) -> Value {
 }
 
 #[track_caller]
-fn start(folder: &Folder, config: &Value) -> ServerProcess {
-    folder.write("config.json", config.to_string());
-    folder.start(&["run", "--config", "config.json", "--workers", "1"])
+fn start(directory: &Directory, config: &Value) -> ServerProcess {
+    directory.write("config.json", config.to_string());
+    directory.start(&["run", "--config", "config.json", "--workers", "1"])
 }
 
 /// Waits until the site responds with `body`.
@@ -108,12 +108,12 @@ fn until(port: u16, body: &str) {
 // Caddy's documentation of `load`: the pulled configuration replaces the current one, like any other load. It is not persisted.
 #[test]
 fn a_pull_at_the_start() {
-    let (folder, port) = (Folder::new(), free_port());
+    let (directory, port) = (Directory::new(), free_port());
     let theirs = ConfigServer::new("", &config(port, "pulled").to_string());
     let mut first = pulling(port, "first", &theirs.url, None);
     first["admin"]["config"]["load"]["header"] = json!({ "X-Key": ["one", "two"], "User-Agent": ["tester"] });
     first["admin"]["config"]["load"]["method"] = json!("POST");
-    let mut server = start(&folder, &first);
+    let mut server = start(&directory, &first);
     let admin = server.admin_port();
     until(port, "pulled");
     let head = theirs.heads.lock().unwrap()[0].to_lowercase();
@@ -121,7 +121,7 @@ fn a_pull_at_the_start() {
     assert!(head.contains("x-key: one\r\n") && head.contains("x-key: two\r\n") && head.contains("user-agent: tester"));
     let current = send(admin, "GET /config/admin", &[&format!("Host: localhost:{admin}")]);
     assert_eq!(current.body, "null\n", "the pulled configuration as a whole has replaced the first one");
-    let kept = std::fs::read_to_string(folder.path(".config/causeway/autosave.json")).unwrap();
+    let kept = std::fs::read_to_string(directory.path(".config/causeway/autosave.json")).unwrap();
     assert!(kept.contains("first") && !kept.contains("pulled"), "{kept}");
     assert_eq!(theirs.requests(), 1);
 }
@@ -133,11 +133,11 @@ fn adapters() {
     let caddyfile =
         |port: u16| format!("{{\n\tadmin off\n}}\nhttp://:{port} {{\n\tbind 127.0.0.1\n\trespond adapted\n}}\n");
     for (kind, adapter) in [("text/caddyfile; charset=utf-8", ""), ("text/plain", "caddyfile")] {
-        let (folder, port) = (Folder::new(), free_port());
+        let (directory, port) = (Directory::new(), free_port());
         let theirs = ConfigServer::new(kind, &caddyfile(port));
         let mut first = pulling(port, "first", &theirs.url, None);
         first["admin"]["config"]["load"]["adapter"] = adapter.into();
-        let _server = start(&folder, &first);
+        let _server = start(&directory, &first);
         until(port, "adapted");
     }
 }
@@ -145,10 +145,10 @@ fn adapters() {
 // Without `load_delay` the pull is a part of the load, so a configuration that cannot pull is refused.
 #[test]
 fn a_pull_at_once_that_fails_refuses_its_configuration() {
-    let (folder, port) = (Folder::new(), free_port());
+    let (directory, port) = (Directory::new(), free_port());
     let theirs = ConfigServer::new("", "{");
     let url = theirs.url.split('?').next().unwrap().to_owned();
-    let mut server = start(&folder, &config(port, "old"));
+    let mut server = start(&directory, &config(port, "old"));
     let admin = server.admin_port();
     let load = |config: &Value| {
         let fields = [&*format!("Host: localhost:{admin}"), "Content-Type: application/json"];
@@ -225,10 +225,10 @@ fn a_pull_at_once_that_fails_refuses_its_configuration() {
 // configuration without `load` ends the loop.
 #[test]
 fn polling() {
-    let (folder, port) = (Folder::new(), free_port());
+    let (directory, port) = (Directory::new(), free_port());
     let theirs = ConfigServer::new("", "");
     let with = |body: &str| pulling(port, body, &theirs.url, Some("100ms"));
-    let mut server = start(&folder, &with("first"));
+    let mut server = start(&directory, &with("first"));
     let line = server.line_with("pulling a configuration from");
     let want = "found an empty response, expected a configuration; keeping the current configuration";
     assert!(line.contains(want) && !line.contains("secret"), "{line}");
@@ -264,7 +264,7 @@ fn polling() {
     let handlers = &mut warned["apps"]["http"]["servers"]["s"]["routes"][0]["handle"];
     handlers.as_array_mut().unwrap().insert(0, json!({ "handler": "vars", "root": "/absent" }));
     theirs.answer("", &warned.to_string());
-    server.line_with("found the root '/absent', expected a folder that can be read");
+    server.line_with("found the root '/absent', expected a directory that can be read");
     let before = theirs.requests();
     while theirs.requests() < before + 3 {
         std::thread::sleep(Duration::from_millis(20));
@@ -281,10 +281,10 @@ fn polling() {
 /// The end of a server does not wait for a pull.
 #[test]
 fn a_stop_while_a_pull_hangs() {
-    let (folder, port) = (Folder::new(), free_port());
+    let (directory, port) = (Directory::new(), free_port());
     let theirs = ConfigServer::new("", "");
     theirs.answer_raw("");
-    let server = start(&folder, &pulling(port, "first", &theirs.url, Some("100ms")));
+    let server = start(&directory, &pulling(port, "first", &theirs.url, Some("100ms")));
     while theirs.requests() == 0 {
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -5,12 +5,12 @@ use std::sync::mpsc;
 use std::time::Instant;
 
 use super::*;
-use crate::tests::Folder;
+use crate::tests::Directory;
 
 /// A Redis server without persistence; killed when dropped.
 struct RedisProcess {
     child: Child,
-    folder: Folder,
+    directory: Directory,
     port: u16,
 }
 
@@ -18,9 +18,9 @@ impl RedisProcess {
     /// `None` without the program, which CI must have.
     fn start(arguments: &[&str]) -> Option<Self> {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
-        let folder = Folder::new();
-        let child = spawn(&folder, port, arguments)?;
-        let server = Self { child, folder, port };
+        let directory = Directory::new();
+        let child = spawn(&directory, port, arguments)?;
+        let server = Self { child, directory, port };
         server.wait();
         Some(server)
     }
@@ -37,7 +37,7 @@ impl RedisProcess {
     }
 
     fn resume(&mut self) {
-        self.child = spawn(&self.folder, self.port, &[]).unwrap();
+        self.child = spawn(&self.directory, self.port, &[]).unwrap();
         self.wait();
     }
 
@@ -70,10 +70,10 @@ impl Drop for RedisProcess {
     }
 }
 
-fn spawn(folder: &Folder, port: u16, arguments: &[&str]) -> Option<Child> {
+fn spawn(directory: &Directory, port: u16, arguments: &[&str]) -> Option<Child> {
     let mut command = Command::new("redis-server");
     command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--appendonly", "no"]);
-    command.arg("--dir").arg(folder.path("")).args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
+    command.arg("--dir").arg(directory.path("")).args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
     match command.spawn() {
         Ok(child) => Some(child),
         Err(error) => {
@@ -89,8 +89,8 @@ fn sorted(mut keys: Vec<String>) -> Vec<String> {
     keys
 }
 
-// certmagic's `Storage`: `Load`, `Store`, `List` with `recursive`, `Delete`. The index is the plugin's: a sorted set for each folder, with
-// a slash after the names of folders, which disappears with its last name.
+// certmagic's `Storage`: `Load`, `Store`, `List` with `recursive`, `Delete`. The index is the plugin's: a sorted set for each directory, with
+// a slash after the names of directories, which disappears with its last name.
 #[test]
 fn values() {
     let Some(server) = RedisProcess::start(&[]) else { return };

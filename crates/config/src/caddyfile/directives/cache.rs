@@ -88,8 +88,8 @@ pub(crate) fn members(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error
                 members.insert(name.to_owned(), key.into());
             }
             "simplefs" => {
-                let folder = simplefs(&mut line)?;
-                members.insert(name.to_owned(), folder.into());
+                let directory = simplefs(&mut line)?;
+                members.insert(name.to_owned(), directory.into());
             }
             "regex" => {
                 line.end()?;
@@ -121,13 +121,13 @@ pub(crate) fn members(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error
     Ok(members)
 }
 
-/// Parses `simplefs { path <folder>; configuration { size <files>; directory_size <size> } }`.
+/// Parses `simplefs { path <directory>; configuration { size <files>; directory_size <size> } }`.
 fn simplefs(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
-    let mut folder = Map::new();
+    let mut directory = Map::new();
     d.end()?;
     for mut line in d.lines() {
         match &*line.name().text {
-            "path" => folder.text("path", &line.only()?.text),
+            "path" => directory.text("path", &line.only()?.text),
             "configuration" => {
                 line.end()?;
                 for mut inner in line.lines() {
@@ -141,16 +141,16 @@ fn simplefs(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
                         "directory_size" => inner.size(SIZE)?,
                         _ => return Err(inner.unknown("unrecognized subdirective '{}'", &["directory_size", "size"])),
                     };
-                    folder.child("configuration").number(name, number);
+                    directory.child("configuration").number(name, number);
                 }
             }
             _ => return Err(line.unknown("unrecognized subdirective '{}'", &["configuration", "path"])),
         }
     }
-    if folder.text_of("path").is_empty() {
-        return Err(d.rule("'simplefs' needs the 'path' of a folder"));
+    if directory.text_of("path").is_empty() {
+        return Err(d.rule("'simplefs' needs the 'path' of a directory"));
     }
-    Ok(folder)
+    Ok(directory)
 }
 
 /// Parses `key { disable_host; disable_query; disable_scheme; disable_method; disable_body; hash; hide; headers <fields…>;

@@ -142,7 +142,7 @@ fn subdirective(tls: &mut Tls, shortcuts: &mut Shortcuts, line: &mut Dispenser<'
             line.rest();
             tls.connection.list("alpn", texts(line.arguments()));
         }
-        "load" => tls.folders.extend(texts(line.rest())),
+        "load" => tls.directories.extend(texts(line.rest())),
         "ca" => {
             let directory = &line.only()?.text;
             shortcuts.acme().text("ca", directory);

@@ -185,23 +185,23 @@ pub(crate) fn php_fastcgi(d: &mut Dispenser<'_>) -> Result<Vec<DirectiveOutput>,
     }])
 }
 
-/// Redirects a folder with an index file to its trailing slash, then rewrites to the first file that exists.
+/// Redirects a directory with an index file to its trailing slash, then rewrites to the first file that exists.
 fn index_routes(index: &str, tries: Vec<String>, extensions: &Value) -> Vec<Route> {
-    let in_folder = format!("{{http.request.uri.path}}/{index}");
+    let in_directory = format!("{{http.request.uri.path}}/{index}");
     let (tries, policy, redirects) = match tries.last() {
         None => {
-            let tries = vec!["{http.request.uri.path}".to_owned(), in_folder.clone(), index.to_owned()];
+            let tries = vec!["{http.request.uri.path}".to_owned(), in_directory.clone(), index.to_owned()];
             (tries, Some("first_exist_fallback"), true)
         }
         Some(last) => {
             let policy = last.ends_with(".php").then_some("first_exist_fallback");
-            let redirects = tries.contains(&in_folder);
+            let redirects = tries.contains(&in_directory);
             (tries, policy, redirects)
         }
     };
     let mut routes = Vec::new();
     if redirects {
-        let matcher = json!({ "file": { "try_files": [in_folder] }, "not": [{ "path": ["*/"] }] });
+        let matcher = json!({ "file": { "try_files": [in_directory] }, "not": [{ "path": ["*/"] }] });
         // Relative to the path's last component, so that it cannot lead to another host.
         let to = "./{http.request.orig_uri.path.file_escaped}/{http.request.orig_uri.prefixed_query}";
         let handler = json!({ "handler": "static_response", "status_code": 308, "headers": { "Location": [to] } });

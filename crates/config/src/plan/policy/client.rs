@@ -138,7 +138,7 @@ impl LeafLoaderConfig {
     fn read(&self, build: &mut Build<'_>) -> Result<CertificateList, BuildError> {
         match &*self.loader {
             "file" => pem_files_certificates("files", &self.files, build),
-            "folder" => folders_certificates(&self.folders, build),
+            "folder" => directories_certificates(&self.folders, build),
             "pem" => texts_certificates(&self.certificates, build),
             "storage" => stored_certificates("certificates", self.storage.as_ref(), &self.certificates, build),
             name => Err(build.error(Problem::UnknownModule { kind: "leaf_cert_loader", name: name.to_owned() })),
@@ -146,12 +146,12 @@ impl LeafLoaderConfig {
     }
 }
 
-/// Reads the certificates in the files `*.pem` of these folders.
-fn folders_certificates(written: &[String], build: &mut Build<'_>) -> Result<CertificateList, BuildError> {
-    list_certificates("folders", written, build, |folder, build| {
-        let entries = fs::read_dir(folder).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
+/// Reads the certificates in the files `*.pem` of these directories.
+fn directories_certificates(written: &[String], build: &mut Build<'_>) -> Result<CertificateList, BuildError> {
+    list_certificates("folders", written, build, |directory, build| {
+        let entries = fs::read_dir(directory).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
         let entries =
-            entries.map_err(|error| build.refuse(format!("{folder}: {error}"), "a folder that can be read"))?;
+            entries.map_err(|error| build.refuse(format!("{directory}: {error}"), "a directory that can be read"))?;
         let mut paths: Vec<_> = entries.iter().map(fs::DirEntry::path).collect();
         let is_pem = |path: &Path| path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("pem"));
         paths.retain(|path| is_pem(path));

@@ -238,12 +238,12 @@ impl CertificateReader for Sources {
     }
 
     fn stored(&self, storage: &Storage, key: &str) -> Result<Vec<u8>, CertificateReadError> {
-        let Storage::FileSystem(folder) = storage else { panic!("{storage:?}") };
-        let folder = folder.as_ref().map_or(String::new(), |folder| folder.display().to_string());
+        let Storage::FileSystem(directory) = storage else { panic!("{storage:?}") };
+        let directory = directory.as_ref().map_or(String::new(), |directory| directory.display().to_string());
         match key {
             "missing" => Err("not in the storage".into()),
             "empty" => Ok(Vec::new()),
-            key => Ok(pem(format!("{folder}/{key}").as_bytes()).into_bytes()),
+            key => Ok(pem(format!("{directory}/{key}").as_bytes()).into_bytes()),
         }
     }
 

@@ -84,8 +84,8 @@ fn existing_files_at_the_path() {
     assert_eq!(error(&path.address(0o200)), format!("{at}{no_socket}"));
     assert_eq!(fs::read_to_string(&path.0).unwrap(), "data");
     let inside = UnixAddress { path: format!("{}-none/x", path.0).into(), mode: 0o200 };
-    let folder = format!("the folder {}-none does not exist", path.0);
-    assert_eq!(error(&inside), format!("listening on {inside}: {folder}"));
+    let directory = format!("the directory {}-none does not exist", path.0);
+    assert_eq!(error(&inside), format!("listening on {inside}: {directory}"));
     let twice = bind(&path.address(0o200), 1, true).err().unwrap().to_string();
     assert_eq!(twice, format!("{at}{TWICE}"));
 }

@@ -45,7 +45,7 @@ pub struct Usage {
     pub responses: usize,
     /// Keys that were dropped because of the bound.
     pub evicted: u64,
-    /// Files in folders.
+    /// Files in directories.
     pub files: usize,
     /// Their bytes on the disk.
     pub file_bytes: u64,

@@ -30,7 +30,7 @@ impl ListingFacts {
         Arc::new(Self { listing, asked })
     }
 
-    /// The folders on the way to this one: the link to each, and its text.
+    /// The directories on the way to this one: the link to each, and its text.
     fn breadcrumbs(&self) -> Value {
         let parts: Vec<_> = self.asked.path.trim_end_matches('/').split('/').collect();
         let crumb = |(index, part): (usize, &&str)| {
@@ -67,13 +67,13 @@ impl DotFields for ListingFacts {
             "Offset" => count(listing.offset),
             // As in Caddy, 0 if there were fewer items.
             "Limit" => count(asked.limit.filter(|limit| *limit <= listing.total() - listing.offset).unwrap_or(0)),
-            "NumDirs" => count(listing.folders),
+            "NumDirs" => count(listing.directories),
             "NumFiles" => count(listing.files),
             "TotalFileSize" => size(listing.own_bytes),
             "TotalFileSizeFollowingSymlinks" => size(listing.bytes),
             "Sort" => match asked.order.sort {
                 Sort::Name => "name",
-                Sort::NameFoldersFirst => "namedirfirst",
+                Sort::NameDirectoriesFirst => "namedirfirst",
                 Sort::Size => "size",
                 Sort::Time => "time",
             }
@@ -125,7 +125,7 @@ impl Object for ListingValue {
     }
 }
 
-/// An entry of the folder.
+/// An entry of the directory.
 struct ItemValue {
     facts: Arc<ListingFacts>,
     index: usize,
@@ -160,7 +160,7 @@ impl Object for ItemValue {
             "URL" => link(item).into(),
             "ModTime" => modified_at(item.modified),
             "Mode" => mode_text(item).into(),
-            "IsDir" => item.is_folder.into(),
+            "IsDir" => item.is_directory.into(),
             "IsSymlink" => item.is_symlink.into(),
             "SymlinkPath" => item.leads_to.as_deref().unwrap_or_default().into(),
             "Tpl" => Value::Object(Rc::new(ListingValue(Arc::clone(&self.facts)))),

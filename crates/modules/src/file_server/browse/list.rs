@@ -1,4 +1,4 @@
-//! The sorted entries of a folder.
+//! The sorted entries of a directory.
 
 use std::cmp::Ordering;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::file_server::locate::Resolved;
 pub(super) enum Sort {
     Name,
     #[default]
-    NameFoldersFirst,
+    NameDirectoriesFirst,
     Size,
     Time,
 }
@@ -32,7 +32,7 @@ impl Order {
     pub(super) fn set_key(&mut self, word: &str) -> bool {
         self.sort = match word {
             "name" => Sort::Name,
-            "namedirfirst" => Sort::NameFoldersFirst,
+            "namedirfirst" => Sort::NameDirectoriesFirst,
             "size" => Sort::Size,
             "time" => Sort::Time,
             _ => return false,
@@ -50,15 +50,15 @@ impl Order {
         true
     }
 
-    /// Compares two items. When sorting by size, folders have none: they sort first, by name, as in Caddy.
+    /// Compares two items. When sorting by size, directories have none: they sort first, by name, as in Caddy.
     fn compare(self, a: &Item, b: &Item) -> Ordering {
         let by_name = || a.folded.cmp(&b.folded).then_with(|| a.name.cmp(&b.name));
         let order = match self.sort {
             Sort::Name => by_name(),
-            Sort::NameFoldersFirst => b.is_folder.cmp(&a.is_folder).then_with(by_name),
-            Sort::Size => match (a.is_folder, b.is_folder) {
+            Sort::NameDirectoriesFirst => b.is_directory.cmp(&a.is_directory).then_with(by_name),
+            Sort::Size => match (a.is_directory, b.is_directory) {
                 (false, false) => a.len.cmp(&b.len).then_with(by_name),
-                _ => b.is_folder.cmp(&a.is_folder).then_with(by_name),
+                _ => b.is_directory.cmp(&a.is_directory).then_with(by_name),
             },
             Sort::Time => a.modified.cmp(&b.modified).then_with(by_name),
         };
@@ -66,7 +66,7 @@ impl Order {
     }
 }
 
-/// One entry of a folder.
+/// One entry of a directory.
 pub(super) struct Item {
     /// As the file system stores it; not always UTF-8.
     pub(super) name: Vec<u8>,
@@ -77,32 +77,32 @@ pub(super) struct Item {
     pub(super) modified: SystemTime,
     /// Permissions and file type, as in `st_mode`.
     pub(super) mode: u32,
-    pub(super) is_folder: bool,
+    pub(super) is_directory: bool,
     pub(super) is_symlink: bool,
     /// The target of a symbolic link, if the configuration reveals it.
     pub(super) leads_to: Option<String>,
 }
 
-/// A folder's entries, sorted, after `offset` and `limit`.
+/// A directory's entries, sorted, after `offset` and `limit`.
 pub(super) struct Listing {
     pub(super) items: Vec<Item>,
     /// Number of entries that are left out before the first item.
     pub(super) offset: usize,
-    /// Number of folders and of files before `offset` and `limit` are applied.
-    pub(super) folders: usize,
+    /// Number of directories and of files before `offset` and `limit` are applied.
+    pub(super) directories: usize,
     pub(super) files: usize,
     /// The size of all files, and the same without following symbolic links.
     pub(super) bytes: u64,
     pub(super) own_bytes: u64,
-    /// The latest modification time of the folder and its entries.
+    /// The latest modification time of the directory and its entries.
     pub(super) modified: SystemTime,
 }
 
 impl Listing {
-    /// Reads the folder. An entry that cannot be inspected (removed during the read, or a dangling link) is shown with
+    /// Reads the directory. An entry that cannot be inspected (removed during the read, or a dangling link) is shown with
     /// its own metadata, or omitted if that is unavailable too. Blocks.
     pub(super) fn read(
-        folder: &[u8],
+        directory: &[u8],
         names: &Resolved,
         browse: &Browse,
         asked: &ListingQuery,
@@ -110,30 +110,30 @@ impl Listing {
         let mut listing = Self {
             items: Vec::new(),
             offset: 0,
-            folders: 0,
+            directories: 0,
             files: 0,
             bytes: 0,
             own_bytes: 0,
-            modified: fs::metadata(of_bytes(folder))?.modified()?,
+            modified: fs::metadata(of_bytes(directory))?.modified()?,
         };
-        let mut path = folder.to_vec();
+        let mut path = directory.to_vec();
         path.push(b'/');
-        let folder_len = path.len();
-        for entry in fs::read_dir(of_bytes(folder))? {
+        let directory_len = path.len();
+        for entry in fs::read_dir(of_bytes(directory))? {
             // Bounds time and memory, so it also bounds the totals.
             if listing.items.len() == browse.files_max {
                 break;
             }
             let Ok(entry) = entry else { continue };
-            path.truncate(folder_len);
+            path.truncate(directory_len);
             path.extend_from_slice(entry.file_name().as_bytes());
             if names.hides(&path) {
                 continue;
             }
             let Some(item) = item(&entry, browse.reveal_symlinks) else { continue };
             listing.modified = listing.modified.max(item.modified);
-            if item.is_folder {
-                listing.folders += 1;
+            if item.is_directory {
+                listing.directories += 1;
             } else {
                 listing.files += 1;
                 listing.bytes = listing.bytes.saturating_add(item.len);
@@ -154,7 +154,7 @@ impl Listing {
 
     /// Number of entries before `offset` and `limit` are applied.
     pub(super) fn total(&self) -> usize {
-        self.folders + self.files
+        self.directories + self.files
     }
 }
 
@@ -178,7 +178,7 @@ fn item(entry: &fs::DirEntry, reveal_symlinks: bool) -> Option<Item> {
         own_len,
         modified: own.modified().unwrap_or(SystemTime::UNIX_EPOCH),
         mode: own.mode(),
-        is_folder: target.is_dir(),
+        is_directory: target.is_dir(),
         is_symlink,
         leads_to,
     })

@@ -81,7 +81,7 @@ impl Page {
     fn header(&mut self, listing: &Listing, asked: &ListingQuery) {
         let parts: Vec<&str> = asked.path.split('/').filter(|part| !part.is_empty()).collect();
         self.put("<div class=\"page\"><header><nav aria-label=\"Path\"><ol><li>");
-        self.print(format_args!("<a href=\"{}\" aria-label=\"Top folder\">", up(parts.len())));
+        self.print(format_args!("<a href=\"{}\" aria-label=\"Top directory\">", up(parts.len())));
         self.put("<svg aria-hidden=\"true\"><use href=\"#home\"/></svg></a></li>");
         for (at, part) in parts.iter().enumerate() {
             // Relative links, so that the page also works below a prefix that a proxy or `handle_path` strips.
@@ -98,8 +98,9 @@ impl Page {
         }
         self.put("</ol></nav><h1>");
         self.name(parts.last().unwrap_or(&"Files"));
-        let (folders, files) = (count(listing.folders, "folder"), count(listing.files, "file"));
-        self.print(format_args!("</h1><p>{folders} · {files}"));
+        let (directories, files) =
+            (count(listing.directories, "directory", "directories"), count(listing.files, "file", "files"));
+        self.print(format_args!("</h1><p>{directories} · {files}"));
         if listing.files > 0 {
             self.put(" · ");
             self.size(listing.bytes);
@@ -109,7 +110,7 @@ impl Page {
 
     fn table(&mut self, listing: &Listing, asked: &ListingQuery) {
         self.put("<main><table><thead><tr>");
-        self.column("name", "Name", Sort::NameFoldersFirst, asked);
+        self.column("name", "Name", Sort::NameDirectoriesFirst, asked);
         self.column("size", "Size", Sort::Size, asked);
         self.column("time", "Modified", Sort::Time, asked);
         self.put("</tr></thead><tbody>");
@@ -118,7 +119,7 @@ impl Page {
                 "<tr class=\"up\"><td class=\"name\"><a href=\"../\"><svg class=\"kind up\" aria-hidden=\"true\">",
             );
             self.put(
-                "<use href=\"#up\"/></svg>Parent folder</a></td><td class=\"size\"></td><td class=\"time\"></td></tr>",
+                "<use href=\"#up\"/></svg>Parent directory</a></td><td class=\"size\"></td><td class=\"time\"></td></tr>",
             );
         }
         let times = [TIME_EXACT, TIME_SHORT].map(|layout| TimeLayout::new(layout, Zone::Utc));
@@ -126,7 +127,7 @@ impl Page {
             self.row(item, &times);
         }
         if listing.total() == 0 {
-            self.put("<tr class=\"none\"><td colspan=\"3\">This folder is empty.</td></tr>");
+            self.put("<tr class=\"none\"><td colspan=\"3\">This directory is empty.</td></tr>");
         }
         self.put("</tbody></table></main>");
     }
@@ -134,7 +135,8 @@ impl Page {
     /// Appends a column's header: a link that sorts by it, or reverses the order if it is the current key.
     fn column(&mut self, key: &str, label: &str, sort: Sort, asked: &ListingQuery) {
         // The Name column stands for both sort keys by name.
-        let is_current = asked.order.sort == sort || (sort == Sort::NameFoldersFirst && asked.order.sort == Sort::Name);
+        let is_current =
+            asked.order.sort == sort || (sort == Sort::NameDirectoriesFirst && asked.order.sort == Sort::Name);
         let state = match (is_current, asked.order.descending) {
             (false, _) => "",
             (true, false) => " aria-sort=\"ascending\"",
@@ -151,7 +153,7 @@ impl Page {
     fn query(&mut self, order: Order, limit: Option<usize>, offset: usize) {
         let sort = match order.sort {
             Sort::Name => "name",
-            Sort::NameFoldersFirst => "namedirfirst",
+            Sort::NameDirectoriesFirst => "namedirfirst",
             Sort::Size => "size",
             Sort::Time => "time",
         };
@@ -178,8 +180,8 @@ impl Page {
             self.put("</small>");
         }
         self.put("</td><td class=\"size\">");
-        // A folder's own length is unrelated to the size of its content.
-        if item.is_folder {
+        // A directory's own length is unrelated to the size of its content.
+        if item.is_directory {
             self.put("–");
         } else {
             self.size(item.len);
@@ -231,7 +233,7 @@ pub(super) fn link(item: &Item) -> String {
             push_escape(byte, &mut link);
         }
     }
-    if item.is_folder {
+    if item.is_directory {
         link.push(b'/');
     }
     String::from_utf8(link).expect("only ASCII was appended")
@@ -241,14 +243,14 @@ fn up(levels: usize) -> String {
     if levels == 0 { "./".to_owned() } else { "../".repeat(levels) }
 }
 
-fn count(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+fn count(count: usize, singular: &str, plural: &str) -> String {
+    format!("{count} {}", if count == 1 { singular } else { plural })
 }
 
 /// Returns the icon's id and its label.
 fn kind(item: &Item) -> (&'static str, &'static str) {
-    if item.is_folder {
-        return ("folder", if item.is_symlink { "Link to a folder" } else { "Folder" });
+    if item.is_directory {
+        return ("folder", if item.is_symlink { "Link to a directory" } else { "Directory" });
     }
     let dot = item.name.iter().rposition(|&byte| byte == b'.');
     let extension = dot.map(|dot| item.name[dot + 1..].to_ascii_lowercase()).unwrap_or_default();

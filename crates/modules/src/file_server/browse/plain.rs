@@ -26,7 +26,7 @@ fn object(item: &Item, exact: &TimeLayout) -> Value {
         "url": link(item),
         "mod_time": exact.text(item.modified),
         "mode": go_mode(item.mode),
-        "is_dir": item.is_folder,
+        "is_dir": item.is_directory,
         "is_symlink": item.is_symlink,
     });
     if let Some(to) = &item.leads_to {
@@ -54,7 +54,7 @@ fn go_mode(mode: u32) -> u32 {
 
 pub(super) fn name(item: &Item) -> String {
     let mut name = String::from_utf8_lossy(&item.name).into_owned();
-    if item.is_folder {
+    if item.is_directory {
         name.push('/');
     }
     name

@@ -16,20 +16,20 @@ const HOSTILE: [&str; 9] = [
     "Grüße-日本-\u{1f600}.txt",
 ];
 
-/// Four files and two folders; each sort key gives a different order.
-fn sorted() -> Folder {
-    let folder = Folder::new();
-    folder
+/// Four files and two directories; each sort key gives a different order.
+fn sorted() -> Directory {
+    let directory = Directory::new();
+    directory
         .file("B.txt", vec![0; 100])
         .file("a.txt", vec![0; 300])
         .file("c.txt", vec![0; 200])
         .file("z/x", "")
         .file("d/x", "");
     for (name, seconds) in [("B.txt", 3000), ("a.txt", 2000), ("c.txt", 4000), ("z", 1000), ("d", 5000)] {
-        set_modified(&folder.0.join(name), seconds);
+        set_modified(&directory.0.join(name), seconds);
     }
-    set_modified(&folder.0, 6000);
-    folder
+    set_modified(&directory.0, 6000);
+    directory
 }
 
 fn page(answer: &TestResponse) -> &str {
@@ -55,8 +55,8 @@ fn names(page: &str) -> Vec<String> {
 // select a part.
 #[test]
 fn orders() {
-    let folder = sorted();
-    let mut kit = folder.kit(json!({ "browse": {} }));
+    let directory = sorted();
+    let mut kit = directory.kit(json!({ "browse": {} }));
     for (query, want) in [
         ("", "d z a.txt B.txt c.txt"),
         ("?sort=name", "a.txt B.txt c.txt d z"),
@@ -84,15 +84,15 @@ fn orders() {
         let answer = kit.send(&Request::get(&format!("/{query}")));
         assert_eq!(names(page(&answer)).join(" "), want, "{query}");
     }
-    let answer = folder.kit(json!({ "browse": { "sort": ["size", "desc"] } })).send(&Request::get("/"));
+    let answer = directory.kit(json!({ "browse": { "sort": ["size", "desc"] } })).send(&Request::get("/"));
     assert_eq!(names(page(&answer)).join(" "), "a.txt c.txt B.txt z d");
 }
 
 // Properties of every page: sort links in the header, and one row for each file whose first link is the file's.
 #[test]
 fn a_page() {
-    let folder = sorted();
-    let answer = folder.kit(json!({ "browse": {} })).send(&Request::get("/"));
+    let directory = sorted();
+    let answer = directory.kit(json!({ "browse": {} })).send(&Request::get("/"));
     let text = page(&answer);
     for part in [
         "<th scope=\"col\" class=\"name\" aria-sort=\"ascending\"><a data-sort=\"name\" href=\"?sort=namedirfirst&amp;order=desc\">",
@@ -102,7 +102,7 @@ fn a_page() {
         "<a href=\"./d/\">",
         "<data value=\"300\" title=\"300 bytes\">300 B</data>",
         "<time datetime=\"1970-01-01T00:50:00Z\" title=\"1970-01-01T00:50:00Z\">1970-01-01 00:50</time>",
-        "2 folders · 3 files · <data value=\"600\" title=\"600 bytes\">600 B</data>",
+        "2 directories · 3 files · <data value=\"600\" title=\"600 bytes\">600 B</data>",
     ] {
         assert!(text.contains(part), "{part}");
     }
@@ -116,11 +116,11 @@ fn a_page() {
 
 #[test]
 fn hostile_names_are_escaped() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     for (at, name) in HOSTILE.iter().enumerate() {
-        fs::write(folder.0.join(name), format!("file {at}")).expect("a file");
+        fs::write(directory.0.join(name), format!("file {at}")).expect("a file");
     }
-    let mut kit = folder.kit(json!({ "browse": {} }));
+    let mut kit = directory.kit(json!({ "browse": {} }));
     let answer = kit.send(&Request::get("/"));
     let text = page(&answer).to_owned();
     let mut shown = names(&text);
@@ -137,14 +137,14 @@ fn hostile_names_are_escaped() {
 }
 
 #[test]
-fn nested_folders() {
-    let folder = Folder::new();
-    folder.file("a & b/c/x", "").file(".hidden/x", "").file("a & b/.env", "");
-    let mut kit = folder.kit(json!({ "browse": {}, "hide": [".*"] }));
+fn nested_directories() {
+    let directory = Directory::new();
+    directory.file("a & b/c/x", "").file(".hidden/x", "").file("a & b/.env", "");
+    let mut kit = directory.kit(json!({ "browse": {}, "hide": [".*"] }));
     let answer = kit.send(&Request::get("/a%20%26%20b/c/?limit=5"));
     let text = page(&answer);
     assert!(text.contains("<title>/a &amp; b/c/</title>"));
-    assert!(text.contains("<li><a href=\"../../\" aria-label=\"Top folder\">"));
+    assert!(text.contains("<li><a href=\"../../\" aria-label=\"Top directory\">"));
     assert!(text.contains("<li><a href=\"../\"><bdi>a &amp; b</bdi></a></li>"));
     assert!(text.contains("<li><span aria-current=\"page\"><bdi>c</bdi></span></li>"));
     assert!(text.contains("<tr class=\"up\"><td class=\"name\"><a href=\"../\">"));
@@ -152,10 +152,10 @@ fn nested_folders() {
     let answer = kit.send(&Request::get("/a%20%26%20b?sort=size"));
     assert_eq!((answer.status, answer.field("location")), (308, Some("/a%20%26%20b/?sort=size")));
     // Caddy: the redirect also happens without `canonical_uris`. Not in Caddy: also where handle_path stripped the whole path.
-    let mut plain = folder.kit(json!({ "browse": {}, "canonical_uris": false }));
+    let mut plain = directory.kit(json!({ "browse": {}, "canonical_uris": false }));
     assert_eq!(plain.send(&Request::get("/a%20%26%20b")).field("location"), Some("/a%20%26%20b/"));
     let strip = json!({ "handler": "rewrite", "strip_path_prefix": "/files" });
-    let routes = json!([{ "handle": [strip, folder.handler(json!({ "browse": {} }))] }]);
+    let routes = json!([{ "handle": [strip, directory.handler(json!({ "browse": {} }))] }]);
     let mut stripped = Kit::new(&registry(), &routes);
     assert_eq!(stripped.send(&Request::get("/files")).field("location"), Some("/files/"));
     assert_eq!(names(page(&stripped.send(&Request::get("/files/")))), [".hidden", "a & b"]);
@@ -165,17 +165,17 @@ fn nested_folders() {
     assert_eq!(kit.send(&Request::get("/nope/")).status, 404);
     let post = kit.send(&Request::new("POST", "/"));
     assert_eq!((post.status, post.field("allow")), (405, Some("GET, HEAD")));
-    fs::create_dir(folder.0.join("void")).expect("a folder");
-    assert!(page(&kit.send(&Request::get("/void/"))).contains("This folder is empty."));
+    fs::create_dir(directory.0.join("void")).expect("a directory");
+    assert!(page(&kit.send(&Request::get("/void/"))).contains("This directory is empty."));
 }
 
 // Caddy: JSON with these keys if Accept names it; a text table for text/plain.
 #[test]
 fn json_and_text() {
-    let folder = sorted();
-    std::os::unix::fs::symlink("a.txt", folder.0.join("link")).expect("a link");
-    set_modified(&folder.0, 6000);
-    let mut kit = folder.kit(json!({ "browse": { "reveal_symlinks": true } }));
+    let directory = sorted();
+    std::os::unix::fs::symlink("a.txt", directory.0.join("link")).expect("a link");
+    set_modified(&directory.0, 6000);
+    let mut kit = directory.kit(json!({ "browse": { "reveal_symlinks": true } }));
     let answer = kit.send(&Request::get("/?limit=3").field("Accept", "text/html, Application/JSON"));
     assert_eq!(answer.field("content-type"), Some("application/json; charset=utf-8"));
     let items: Value = serde_json::from_slice(&answer.body).expect("JSON");
@@ -205,17 +205,17 @@ fn json_and_text() {
 #[test]
 fn columns_and_modes() {
     use std::os::unix::fs::PermissionsExt as _;
-    let folder = Folder::new();
-    folder.file("exactly8", "12").file("longer-than-that", "1").file("sticky/x", "");
+    let directory = Directory::new();
+    directory.file("exactly8", "12").file("longer-than-that", "1").file("sticky/x", "");
     let set = |name: &str, mode| {
-        fs::set_permissions(folder.0.join(name), fs::Permissions::from_mode(mode)).expect("a mode");
+        fs::set_permissions(directory.0.join(name), fs::Permissions::from_mode(mode)).expect("a mode");
     };
     set("exactly8", 0o4755);
     set("longer-than-that", 0o2640);
     set("sticky", 0o1777);
     let late = std::time::UNIX_EPOCH + Duration::new(6000, 120_000_000);
-    fs::File::open(folder.0.join("exactly8")).and_then(|file| file.set_modified(late)).expect("a time");
-    let mut kit = folder.kit(json!({ "browse": {} }));
+    fs::File::open(directory.0.join("exactly8")).and_then(|file| file.set_modified(late)).expect("a time");
+    let mut kit = directory.kit(json!({ "browse": {} }));
     let answer = kit.send(&Request::get("/?sort=name").field("Accept", "text/plain"));
     let lines: Vec<_> = answer.text().lines().map(|line| line.rsplit_once('\t').unwrap().0).collect();
     assert_eq!(
@@ -234,8 +234,8 @@ fn columns_and_modes() {
 // Caddy: a listing's Last-Modified is its latest change, and If-Modified-Since is honoured.
 #[test]
 fn a_listing_that_did_not_change_is_304() {
-    let folder = sorted();
-    let mut kit = folder.kit(json!({ "browse": {} }));
+    let directory = sorted();
+    let mut kit = directory.kit(json!({ "browse": {} }));
     for (since, want) in [("Thu, 01 Jan 1970 01:40:00 GMT", 304), ("Thu, 01 Jan 1970 01:39:59 GMT", 200)] {
         let answer = kit.send(&Request::get("/").field("If-Modified-Since", since));
         assert_eq!((answer.status, answer.body.is_empty()), (want, want == 304), "{since}");
@@ -246,9 +246,9 @@ fn a_listing_that_did_not_change_is_304() {
 // If-None-Match.
 #[test]
 fn conditions_of_a_listing() {
-    let (folder, late, early) = (sorted(), "Sun, 01 Nov 2037 00:00:00 GMT", "Thu, 01 Jan 1970 01:39:59 GMT");
-    let (_folder, custom) = custom("page");
-    for mut kit in [folder.kit(json!({ "browse": {} })), custom] {
+    let (directory, late, early) = (sorted(), "Sun, 01 Nov 2037 00:00:00 GMT", "Thu, 01 Jan 1970 01:39:59 GMT");
+    let (_directory, custom) = custom("page");
+    for mut kit in [directory.kit(json!({ "browse": {} })), custom] {
         for (name, value, want) in [
             ("If-None-Match", "\"x\"", 200),
             ("If-None-Match", "*", 304),
@@ -262,18 +262,19 @@ fn conditions_of_a_listing() {
         }
     }
     // The listing of an error route is not the representation that the client has.
-    let missing = json!([{ "handle": [folder.handler(json!({ "canonical_uris": false, "index_names": ["none"] }))] }]);
-    let listing = json!([{ "handle": [folder.handler(json!({ "browse": {} }))] }]);
+    let missing =
+        json!([{ "handle": [directory.handler(json!({ "canonical_uris": false, "index_names": ["none"] }))] }]);
+    let listing = json!([{ "handle": [directory.handler(json!({ "browse": {} }))] }]);
     let mut kit = Kit::with_errors(&registry(), &missing, &listing);
     page(&kit.send(&Request::get("/").field("If-Modified-Since", late)));
 }
 
 #[test]
 fn requests_within_a_second_share_one_listing() {
-    let folder = sorted();
-    let mut kit = folder.kit(json!({ "browse": {} }));
+    let directory = sorted();
+    let mut kit = directory.kit(json!({ "browse": {} }));
     let first = kit.send(&Request::get("/"));
-    // One job looks up the folder, one makes the listing.
+    // One job looks up the directory, one makes the listing.
     assert_eq!(kit.worker().jobs_seen(), 2);
     for request in [Request::get("/"), Request::get("/?unknown=1"), Request::new("HEAD", "/")] {
         let answer = kit.send(&request);
@@ -290,12 +291,12 @@ fn requests_within_a_second_share_one_listing() {
         assert!(answer.status == 200 && answer.body != first.body, "{target} {accept}");
     }
     assert_eq!(kit.worker().jobs_seen(), 10);
-    folder.file("new.txt", "x");
+    directory.file("new.txt", "x");
     assert_eq!(kit.send(&Request::get("/")).body, first.body);
     kit.worker().advance(Duration::from_secs(1));
     assert!(kit.send(&Request::get("/")).text().contains("new.txt"));
-    // The folder has an index now.
-    folder.file("index.html", "index");
+    // The directory has an index now.
+    directory.file("index.html", "index");
     kit.worker().advance(Duration::from_secs(1));
     assert_eq!(summary(&kit.send(&Request::get("/"))), (200, "index"));
 }
@@ -303,11 +304,11 @@ fn requests_within_a_second_share_one_listing() {
 // Queued listings must not delay file lookups on the pool.
 #[test]
 fn concurrent_listings_are_bounded() {
-    let folder = sorted();
+    let directory = sorted();
     for name in ["a", "b", "c", "d"] {
-        folder.file(&format!("folder-{name}/x.txt"), "x");
+        directory.file(&format!("folder-{name}/x.txt"), "x");
     }
-    let mut kit = folder.kit(json!({ "browse": {} }));
+    let mut kit = directory.kit(json!({ "browse": {} }));
     kit.worker().queue_jobs(usize::MAX);
     let targets = ["/folder-a/", "/folder-b/", "/folder-c/", "/folder-d/", "/folder-c/"];
     let mut waiting: Vec<_> =
@@ -326,7 +327,7 @@ fn concurrent_listings_are_bounded() {
         }
         assert!(jobs.len() < 20, "{jobs:?}");
     }
-    // Lookups of four folders, then never more than two listings; the second request for one of them may find it made.
+    // Lookups of four directories, then never more than two listings; the second request for one of them may find it made.
     let made = jobs.iter().skip(1).sum::<usize>();
     assert!(jobs[0] == 4 && jobs[1..].iter().all(|&jobs| jobs <= 2), "{jobs:?}");
     assert!((4..=5).contains(&made), "{jobs:?}");
@@ -335,9 +336,9 @@ fn concurrent_listings_are_bounded() {
 // A request that waits for its permit finds the listing that the one before it has made, in any sequence in which the engine
 // polls them.
 #[test]
-fn requests_for_one_folder_wait_for_its_listing() {
-    let folder = sorted();
-    let mut kit = folder.kit(json!({ "browse": {} }));
+fn requests_for_one_directory_wait_for_its_listing() {
+    let directory = sorted();
+    let mut kit = directory.kit(json!({ "browse": {} }));
     kit.worker().queue_jobs(usize::MAX);
     let mut waiting: Vec<_> = (0..4).map(|_| kit.send_pending(&Request::get("/")).expect_err("a lookup")).collect();
     kit.worker().run_jobs();
@@ -358,11 +359,11 @@ fn requests_for_one_folder_wait_for_its_listing() {
 // requests.
 #[test]
 fn cancelled_listings_count_until_their_jobs_end() {
-    let folder = sorted();
+    let directory = sorted();
     let [(_one, custom), (_other, other_custom)] = [custom("page"), custom("page")];
     for (mut kit, have_begun) in [
-        (folder.kit(json!({ "browse": {} })), true),
-        (folder.kit(json!({ "browse": {} })), false),
+        (directory.kit(json!({ "browse": {} })), true),
+        (directory.kit(json!({ "browse": {} })), false),
         (custom, true),
         (other_custom, false),
     ] {
@@ -390,24 +391,24 @@ fn cancelled_listings_count_until_their_jobs_end() {
     }
 }
 
-/// A folder, a template for its listings, and the routes for them.
-fn custom(template: &str) -> (Folder, Kit) {
-    let folder = Folder::new();
-    folder.file("page.tpl", template).file("site/b.TXT", "12345").file("site/a&b/x", "").file("site/c.js", "1");
-    set_modified(&folder.0.join("site/b.TXT"), 1_000_000_000);
+/// A directory, a template for its listings, and the routes for them.
+fn custom(template: &str) -> (Directory, Kit) {
+    let directory = Directory::new();
+    directory.file("page.tpl", template).file("site/b.TXT", "12345").file("site/a&b/x", "").file("site/c.js", "1");
+    set_modified(&directory.0.join("site/b.TXT"), 1_000_000_000);
     let options = json!({
-        "root": folder.0.join("site"),
-        "browse": { "template_file": folder.0.join("page.tpl"), "sort": ["name", "desc"] },
+        "root": directory.0.join("site"),
+        "browse": { "template_file": directory.0.join("page.tpl"), "sort": ["name", "desc"] },
     });
-    let kit = folder.kit(options);
-    (folder, kit)
+    let kit = directory.kit(options);
+    (directory, kit)
 }
 
 // Caddy's documentation of `browse <template_file>`: the fields of a listing and of its items; those of `templates`
 // too.
 #[test]
 fn a_custom_template() {
-    let (_folder, mut kit) = custom(
+    let (_directory, mut kit) = custom(
         "{{.Name}} {{.Path}} {{.CanGoUp}} {{.NumDirs}}+{{.NumFiles}} {{.TotalFileSize}} {{.HumanTotalFileSize}} {{.Sort}} {{.Order}} \
          {{.Layout}} {{.Limit}} {{.Offset}} {{.Req.Method}}{{range .Items}}|{{.Name}} {{.URL}} {{.Size}} {{.HumanSize}} {{.IsDir}} \
          {{.IsSymlink}} {{.HasExt \".css\" \".txt\"}} {{.Tpl.NumFiles}}{{if .HasExt \"txt\"}} {{.HumanModTime \"2006-01-02\"}} \
@@ -435,7 +436,7 @@ fn a_custom_template() {
 
 #[test]
 fn breadcrumbs_of_a_template() {
-    let (_folder, mut kit) =
+    let (_directory, mut kit) =
         custom("{{.Name}} {{.Path}} {{.CanGoUp}}{{range .Breadcrumbs}} [{{.Link}} {{.Text}}]{{end}}");
     assert_eq!(page(&kit.send(&Request::get("/a%26b/"))), "a&b /a%26b true [../ /] [ a&b]");
 }
@@ -443,22 +444,22 @@ fn breadcrumbs_of_a_template() {
 // A template that is changed applies at once; one that is missing or broken is an error of the server.
 #[test]
 fn templates_that_fail() {
-    let (folder, mut kit) = custom("{{.Nothing}}");
+    let (directory, mut kit) = custom("{{.Nothing}}");
     let status = |kit: &mut Kit| kit.send(&Request::get("/")).status;
     assert_eq!(status(&mut kit), 500);
-    folder.file("page.tpl", "{{if}}");
+    directory.file("page.tpl", "{{if}}");
     assert_eq!(status(&mut kit), 500);
-    folder.file("page.tpl", "{{.NumFiles}}");
+    directory.file("page.tpl", "{{.NumFiles}}");
     assert_eq!(page(&kit.send(&Request::get("/"))), "2");
-    fs::remove_file(folder.0.join("page.tpl")).unwrap();
+    fs::remove_file(directory.0.join("page.tpl")).unwrap();
     assert_eq!(status(&mut kit), 500);
 }
 
 // Caddy's `plain_time_format`: Go's layout of the times in a text.
 #[test]
 fn times_in_a_text() {
-    let folder = sorted();
-    let mut kit = folder.kit(json!({ "browse": { "plain_time_format": "2006-01-02 15:04" } }));
+    let directory = sorted();
+    let mut kit = directory.kit(json!({ "browse": { "plain_time_format": "2006-01-02 15:04" } }));
     let answer = kit.send(&Request::get("/").field("Accept", "text/plain"));
     assert!(answer.text().contains("B.txt\t100 B\t1970-01-01 00:50\n"), "{}", answer.text());
 }
@@ -467,9 +468,9 @@ fn times_in_a_text() {
 // and not if it has set another one. Not in Caddy 2.11.9: a removed prefix or suffix can leave nothing too.
 #[test]
 fn listings_of_rewritten_paths() {
-    let folder = Folder::new();
-    folder.file("a.txt", "a");
-    let browse = folder.handler(json!({ "browse": {} }));
+    let directory = Directory::new();
+    directory.file("a.txt", "a");
+    let browse = directory.handler(json!({ "browse": {} }));
     let kit = |rewrites: &[Value]| {
         let rewrites = rewrites.iter().map(|written| {
             let mut rewrite = written.clone();

@@ -6,15 +6,15 @@ use super::*;
 
 const SECRET: &str = "the secret outside";
 
-fn tree() -> Folder {
-    let folder = Folder::new();
-    folder.file("secret.txt", SECRET).file("root-secret/secret.txt", SECRET);
-    folder.file("root/index.html", "inside").file("root/a/b/c.txt", "inside").file("root/a/secret", "inside");
-    folder
+fn tree() -> Directory {
+    let directory = Directory::new();
+    directory.file("secret.txt", SECRET).file("root-secret/secret.txt", SECRET);
+    directory.file("root/index.html", "inside").file("root/a/b/c.txt", "inside").file("root/a/secret", "inside");
+    directory
 }
 
-fn kit(folder: &Folder) -> Kit {
-    folder.kit(json!({ "root": folder.0.join("root"), "browse": {} }))
+fn kit(directory: &Directory) -> Kit {
+    directory.kit(json!({ "root": directory.0.join("root"), "browse": {} }))
 }
 
 #[track_caller]
@@ -30,8 +30,8 @@ fn check(kit: &mut Kit, target: &str) {
 
 #[test]
 fn known_attacks() {
-    let folder = tree();
-    let mut kit = kit(&folder);
+    let directory = tree();
+    let mut kit = kit(&directory);
     for target in [
         "/../secret.txt",
         "/../../../../../../../../etc/passwd",
@@ -63,9 +63,9 @@ fn known_attacks() {
 // As in Caddy, links are followed, also out of the root: write access below the root decides.
 #[test]
 fn links_are_followed() {
-    let folder = tree();
-    std::os::unix::fs::symlink("../secret.txt", folder.0.join("root/out")).expect("a link");
-    assert_eq!(kit(&folder).send(&Request::get("/out")).text(), SECRET);
+    let directory = tree();
+    std::os::unix::fs::symlink("../secret.txt", directory.0.join("root/out")).expect("a link");
+    assert_eq!(kit(&directory).send(&Request::get("/out")).text(), SECRET);
 }
 
 proptest! {
@@ -76,16 +76,16 @@ proptest! {
         "%2f..", "%5c", "..%5c", "%00", "%252e", "...", "~", "index.html", "..%2f..%2f", "etc", "passwd", "%c0%ae",
     ]), 0..9), separators in prop::collection::vec(prop::sample::select(vec!["/", "//", "%2f", "/./"]), 9)) {
         thread_local! {
-            static TREE: Folder = tree();
+            static TREE: Directory = tree();
         }
-        TREE.with(|folder| {
+        TREE.with(|directory| {
             let mut target = String::from("/");
             for (segment, separator) in segments.iter().zip(&separators) {
                 target.push_str(segment);
                 target.push_str(separator);
             }
-            check(&mut kit(folder), &target);
-            check(&mut kit(folder), target.trim_end_matches('/').get(..).filter(|t| t.starts_with('/')).unwrap_or("/"));
+            check(&mut kit(directory), &target);
+            check(&mut kit(directory), target.trim_end_matches('/').get(..).filter(|t| t.starts_with('/')).unwrap_or("/"));
         });
     }
 }

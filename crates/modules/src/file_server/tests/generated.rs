@@ -42,9 +42,9 @@ fn decoded(answer: &TestResponse) -> String {
 // representation (RFC 9110 §8.8.3.3), and without a range unit.
 #[test]
 fn a_variant_is_created_once_and_then_reused() {
-    let folder = Folder::new();
-    folder.file("a.txt", text(5000));
-    let mut kit = folder.kit(all());
+    let directory = Directory::new();
+    directory.file("a.txt", text(5000));
+    let mut kit = directory.kit(all());
     kit.worker().queue_jobs(10);
     let pending = kit.send_pending(&get("/a.txt", "gzip")).expect_err("the file is read");
     kit.worker().run_jobs();
@@ -81,8 +81,8 @@ fn a_variant_is_created_once_and_then_reused() {
 // RFC 9110 §12.5.3 as Caddy implements it; a coding that is not made yet is replaced by one that is.
 #[test]
 fn choice_of_the_variant() {
-    let folder = folder_of_one();
-    let mut kit = folder.kit(all());
+    let directory = directory_of_one();
+    let mut kit = directory.kit(all());
     for coding in ["br", "zstd", "gzip"] {
         assert_eq!(made(&mut kit, &get("/a.txt", coding)).field("content-encoding"), Some(coding));
     }
@@ -99,25 +99,25 @@ fn choice_of_the_variant() {
         assert_eq!((answer.field("content-encoding"), decoded(&answer)), (want, text(5000)), "{accept}");
     }
     // Another kit is another worker, with its own cache: br is not made there, and gzip is.
-    let mut kit = folder.kit(all());
+    let mut kit = directory.kit(all());
     made(&mut kit, &get("/a.txt", "gzip"));
     assert_eq!(kit.send(&get("/a.txt", "br, gzip")).field("content-encoding"), Some("gzip"), "br is under way");
     kit.worker().drive_spawned();
     assert_eq!(kit.send(&get("/a.txt", "br, gzip")).field("content-encoding"), Some("br"));
 }
 
-fn folder_of_one() -> Folder {
-    let folder = Folder::new();
-    folder.file("a.txt", text(5000));
-    folder
+fn directory_of_one() -> Directory {
+    let directory = Directory::new();
+    directory.file("a.txt", text(5000));
+    directory
 }
 
 // RFC 9110 §9.3.2 (HEAD), §13.1.2 (a tag of any variant of this version is current that the response could be), §14.2
 // (ranges of the uncompressed file), §13.1.5.
 #[test]
 fn conditions_ranges_and_head() {
-    let folder = folder_of_one();
-    let mut kit = folder.kit(all());
+    let directory = directory_of_one();
+    let mut kit = directory.kit(all());
     let whole = made(&mut kit, &get("/a.txt", "gzip"));
     let (etag, plain) = (whole.field("etag").unwrap().to_owned(), "\"7lieexzx4kxs-3uw\"");
 
@@ -167,11 +167,11 @@ fn conditions_ranges_and_head() {
 // A changed file is another version: its variants are made again, and the old ones are not sent with its validators.
 #[test]
 fn a_changed_file() {
-    let folder = folder_of_one();
-    let mut kit = folder.kit(all());
+    let directory = directory_of_one();
+    let mut kit = directory.kit(all());
     let old = made(&mut kit, &get("/a.txt", "gzip"));
-    folder.file("a.txt", text(4000).to_uppercase());
-    set_modified(&folder.0.join("a.txt"), 1_000_000_001);
+    directory.file("a.txt", text(4000).to_uppercase());
+    set_modified(&directory.0.join("a.txt"), 1_000_000_001);
     kit.worker().advance(Duration::from_secs(2));
     let answer = kit.send(&get("/a.txt", "gzip"));
     assert_eq!((answer.field("content-encoding"), decoded(&answer)), (None, text(4000).to_uppercase()));
@@ -194,25 +194,25 @@ fn some_files_remain_uncompressed() {
             char::from(b'!' + (random >> 33) as u8 % 94)
         })
         .collect();
-    let folder = Folder::new();
-    folder
+    let directory = Directory::new();
+    directory
         .file("short.txt", text(512))
         .file("a.png", text(5000))
         .file("raw", text(5000))
         .file("long.txt", text(200_000));
-    folder.file("a.txt", text(5000)).file("tiny.txt", "").file("noise.bin", &noise);
-    let mut kit = folder.kit(all());
+    directory.file("a.txt", text(5000)).file("tiny.txt", "").file("noise.bin", &noise);
+    let mut kit = directory.kit(all());
     for path in ["/short.txt", "/a.png", "/raw", "/long.txt", "/tiny.txt", "/noise.bin"] {
         assert_eq!(made(&mut kit, &get(path, "gzip")).field("content-encoding"), None, "{path}");
     }
     for (name, value) in [("Cache-Control", "no-transform"), ("Content-Encoding", "x"), ("Etag", "\"mine\"")] {
         let set = json!({ "handler": "headers", "response": { "set": { name: [value] } } });
-        let mut kit = Kit::new(&registry(), &json!([{ "handle": [set, folder.handler(all())] }]));
+        let mut kit = Kit::new(&registry(), &json!([{ "handle": [set, directory.handler(all())] }]));
         let answer = made(&mut kit, &get("/a.txt", "gzip"));
         assert_eq!(answer.body.len(), 5000, "{name}");
     }
     // A full queue: the file itself, and another try later.
-    let mut kit = folder.kit(all());
+    let mut kit = directory.kit(all());
     kit.send(&Request::get("/a.txt"));
     kit.worker().queue_jobs(0);
     assert_eq!(made(&mut kit, &get("/a.txt", "gzip")).field("content-encoding"), None);
@@ -226,12 +226,12 @@ fn some_files_remain_uncompressed() {
 // A preceding `encode` sends the variant unchanged, and the client's tag matches through both.
 #[test]
 fn together_with_encode_and_stored_variants() {
-    let folder = folder_of_one();
-    folder.file("b.txt", text(5000)).file("b.txt.gz", "GZIP");
+    let directory = directory_of_one();
+    directory.file("b.txt", text(5000)).file("b.txt.gz", "GZIP");
     let encode = json!({ "handler": "encode", "encodings": { "gzip": {} } });
     let mut both = all();
     both["precompressed"] = json!({ "gzip": {} });
-    let mut kit = Kit::new(&registry(), &json!([{ "handle": [encode, folder.handler(both)] }]));
+    let mut kit = Kit::new(&registry(), &json!([{ "handle": [encode, directory.handler(both)] }]));
     let answer = made(&mut kit, &get("/a.txt", "gzip"));
     assert_eq!(decoded(&answer), text(5000));
     assert_eq!(answer.field("content-length"), Some(&*answer.body.len().to_string()));

@@ -8,11 +8,11 @@ use super::*;
 // Caddy, `hide`: may contain placeholders; a path is relative to the server's working directory, in any spelling.
 #[test]
 fn hidden_by_placeholders() {
-    let folder = Folder::new();
-    folder.file("a/x.txt", "a").file("b/x.txt", "b").file("b/y.txt", "y");
-    let root = folder.0.display();
+    let directory = Directory::new();
+    directory.file("a/x.txt", "a").file("b/x.txt", "b").file("b/y.txt", "y");
+    let root = directory.0.display();
     let mut kit =
-        folder.kit(json!({ "hide": ["{http.request.host}", format!("{root}/{{http.request.header.Hide}}")] }));
+        directory.kit(json!({ "hide": ["{http.request.host}", format!("{root}/{{http.request.header.Hide}}")] }));
     // Twice, so that one request's cached result is not served to another.
     for _ in 0..2 {
         for (host, hide, target, want) in [
@@ -36,9 +36,9 @@ fn hidden_by_placeholders() {
 
 #[test]
 fn hidden_by_paths() {
-    let folder = Folder::new();
-    folder.file("a/b/c.txt", "c").file("a/[x]/d.txt", "d");
-    let root = folder.0.display();
+    let directory = Directory::new();
+    directory.file("a/b/c.txt", "c").file("a/[x]/d.txt", "d");
+    let root = directory.0.display();
     for (pattern, target, want) in [
         (format!("{root}/a/b/"), "/a/b/c.txt", 404),
         (format!("{root}/a/./b"), "/a/b/c.txt", 404),
@@ -46,28 +46,28 @@ fn hidden_by_paths() {
         (format!("{root}/a/b/c"), "/a/b/c.txt", 200),
         (format!("{root}/a/?"), "/a/b/c.txt", 200),
         (format!("{root}/a/?/*"), "/a/b/c.txt", 404),
-        // A folder with exactly this name, although the pattern also reads as a glob.
+        // A directory with exactly this name, although the pattern also reads as a glob.
         (format!("{root}/a/[x]"), "/a/%5bx%5d/d.txt", 404),
         ("./a".to_owned(), "/a/b/c.txt", 200),
         ("c.tx?".to_owned(), "/a/b/c.txt", 404),
         ("C.TXT".to_owned(), "/a/b/c.txt", 200),
     ] {
-        let answer = folder.kit(json!({ "hide": [pattern] })).send(&Request::get(target));
+        let answer = directory.kit(json!({ "hide": [pattern] })).send(&Request::get(target));
         assert_eq!(answer.status, want, "{pattern} {target}");
     }
     // A root relative to the tests' working directory.
-    let mut kit = folder.kit(json!({ "root": "src/..", "hide": ["./Cargo.toml"] }));
+    let mut kit = directory.kit(json!({ "root": "src/..", "hide": ["./Cargo.toml"] }));
     assert_eq!(kit.send(&Request::get("/Cargo.toml")).status, 404);
     assert_eq!(kit.send(&Request::get("/src/lib.rs")).status, 200);
 }
 
-// Caddy, `index_names`: may contain placeholders; a name cannot lead out of the folder.
+// Caddy, `index_names`: may contain placeholders; a name cannot lead out of the directory.
 #[test]
 fn index_names() {
-    let folder = Folder::new();
-    folder.file("top.html", "top").file("a/de.html", "de").file("a/en.html", "en").file("a/index.html", "index");
+    let directory = Directory::new();
+    directory.file("top.html", "top").file("a/de.html", "de").file("a/en.html", "en").file("a/index.html", "index");
     let names = ["{http.request.header.Language}.html", "../top.html", "index.html"];
-    let mut kit = folder.kit(json!({ "index_names": names }));
+    let mut kit = directory.kit(json!({ "index_names": names }));
     for _ in 0..2 {
         for (language, want) in [("de", "de"), ("en", "en"), ("fr", "index"), ("../top", "index")] {
             let answer = kit.send(&Request::get("/a/").field("Language", language));
@@ -76,27 +76,27 @@ fn index_names() {
     }
 }
 
-// Caddy: a placeholder of the root without a value expands to the current folder.
+// Caddy: a placeholder of the root without a value expands to the current directory.
 #[test]
 fn a_root_placeholder_without_a_value() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     for root in ["{http.request.header.Root}/src", "{a b}/src"] {
-        assert_eq!(folder.kit(json!({ "root": root })).send(&Request::get("/lib.rs")).status, 200, "{root}");
+        assert_eq!(directory.kit(json!({ "root": root })).send(&Request::get("/lib.rs")).status, 200, "{root}");
     }
-    let mut kit = folder.kit(json!({ "root": "{http.request.uri.query.root}" }));
+    let mut kit = directory.kit(json!({ "root": "{http.request.uri.query.root}" }));
     assert_eq!(kit.send(&Request::get("/src/lib.rs")).status, 200);
     assert_eq!(kit.send(&Request::get("/src/lib.rs?root=/%00")).status, 400);
 }
 
-// Caddy, `Provision`: a relative data folder, which has private keys, is hidden from each file server.
+// Caddy, `Provision`: a relative data directory, which has private keys, is hidden from each file server.
 #[test]
 fn own_files_are_hidden() {
-    let folder = Folder::new();
-    folder.file("data/keys/a.key", "secret").file("data2/b.txt", "b").file("saved.json", "saved");
+    let directory = Directory::new();
+    directory.file("data/keys/a.key", "secret").file("data2/b.txt", "b").file("saved.json", "saved");
     let registry = registry();
     let mut build = Build::new(&registry);
-    build.set_own_files(vec![folder.0.join("data"), folder.0.join("saved.json")]);
-    let routes = json!([{ "handle": [folder.handler(json!({ "browse": {} }))] }]);
+    build.set_own_files(vec![directory.0.join("data"), directory.0.join("saved.json")]);
+    let routes = json!([{ "handle": [directory.handler(json!({ "browse": {} }))] }]);
     build.server(&ServerSpec::new("srv0", &routes)).unwrap();
     let mut kit = Kit::of_plan(build.finish());
     for (target, want) in [

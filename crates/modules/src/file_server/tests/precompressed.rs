@@ -2,11 +2,15 @@
 
 use super::*;
 
-fn folder() -> Folder {
-    let folder = Folder::new();
-    folder.file("a.js", "plain").file("a.js.br", "BROTLI").file("a.js.zst", "ZSTD--").file("a.js.gz", "GZIP-14--bytes");
-    folder.file("b.txt", "plain").file("b.txt.gz", "GZIP").file("only.txt.gz", "GZIP");
-    folder
+fn directory() -> Directory {
+    let directory = Directory::new();
+    directory
+        .file("a.js", "plain")
+        .file("a.js.br", "BROTLI")
+        .file("a.js.zst", "ZSTD--")
+        .file("a.js.gz", "GZIP-14--bytes");
+    directory.file("b.txt", "plain").file("b.txt.gz", "GZIP").file("only.txt.gz", "GZIP");
+    directory
 }
 
 fn all() -> Value {
@@ -16,10 +20,10 @@ fn all() -> Value {
 // RFC 9110 §12.5.3 as Caddy implements it: by weight, then by the configured order, then by the request's order.
 #[test]
 fn choice_of_the_version() {
-    let folder = folder();
-    let mut kit = folder.kit(all());
+    let directory = directory();
+    let mut kit = directory.kit(all());
     let unordered = json!({ "precompressed": { "br": {}, "zstd": {}, "gzip": {} } });
-    let mut unordered = folder.kit(unordered);
+    let mut unordered = directory.kit(unordered);
     for (accept, ordered, as_named) in [
         ("", None, None),
         ("identity", None, None),
@@ -64,16 +68,16 @@ fn choice_of_the_version() {
     assert_eq!(kit.send(&socket).text(), "plain");
 }
 
-// Caddy: a variant is looked up next to the file, and never used without it; hidden variants and folders are skipped.
+// Caddy: a variant is looked up next to the file, and never used without it; hidden variants and directories are skipped.
 #[test]
 fn locations_of_versions() {
-    let folder = folder();
-    folder
+    let directory = directory();
+    directory
         .file("c.txt", "plain")
-        .file("c.txt.gz/x", "a folder")
+        .file("c.txt.gz/x", "a directory")
         .file("d/index.html", "index")
         .file("d/index.html.br", "BR");
-    let mut kit = folder.kit(all());
+    let mut kit = directory.kit(all());
     for (target, want, coding) in [
         ("/b.txt", (200, "GZIP"), Some("gzip")),
         ("/only.txt", (404, ""), None),
@@ -86,18 +90,18 @@ fn locations_of_versions() {
     }
     let mut options = all();
     options["hide"] = json!(["*.br"]);
-    let answer = folder.kit(options).send(&Request::get("/a.js").field("Accept-Encoding", "br, gzip;q=0.1"));
+    let answer = directory.kit(options).send(&Request::get("/a.js").field("Accept-Encoding", "br, gzip;q=0.1"));
     assert_eq!(answer.text(), "GZIP-14--bytes");
     // Without the option no variant is looked up, but Vary is still sent.
-    let answer = folder.kit(json!({})).send(&Request::get("/a.js").field("Accept-Encoding", "br"));
+    let answer = directory.kit(json!({})).send(&Request::get("/a.js").field("Accept-Encoding", "br"));
     assert_eq!((answer.text(), answer.field("vary")), ("plain", Some("Accept-Encoding")));
 }
 
 // RFC 9110 §8.4, §13, §14.2: conditions and ranges refer to the selected variant; only content has a coding.
 #[test]
 fn conditions_and_ranges() {
-    let folder = folder();
-    let mut kit = folder.kit(all());
+    let directory = directory();
+    let mut kit = directory.kit(all());
     for (name, value, status, text, coding) in [
         ("Range", "bytes=0-3", 206, "GZIP", Some("gzip")),
         ("Range", "bytes=-6", 206, "-bytes", Some("gzip")),
@@ -123,31 +127,31 @@ fn conditions_and_ranges() {
 
 #[test]
 fn changes_of_versions_are_noticed_within_a_second() {
-    let folder = folder();
-    let mut kit = folder.kit(all());
+    let directory = directory();
+    let mut kit = directory.kit(all());
     let mut fetch_after = |change: &dyn Fn()| {
         change();
         kit.worker().advance(Duration::from_secs(1));
         kit.send(&Request::get("/b.txt").field("Accept-Encoding", "br, gzip")).text().to_owned()
     };
     assert_eq!(fetch_after(&|| {}), "GZIP");
-    assert_eq!(fetch_after(&|| _ = folder.file("b.txt.br", "BR")), "BR");
-    assert_eq!(fetch_after(&|| _ = folder.file("b.txt.br", "CHANGED")), "CHANGED");
-    assert_eq!(fetch_after(&|| fs::remove_file(folder.0.join("b.txt.br")).unwrap()), "GZIP");
-    assert_eq!(fetch_after(&|| fs::remove_file(folder.0.join("b.txt.gz")).unwrap()), "plain");
-    assert_eq!(fetch_after(&|| fs::remove_file(folder.0.join("b.txt")).unwrap()), "");
+    assert_eq!(fetch_after(&|| _ = directory.file("b.txt.br", "BR")), "BR");
+    assert_eq!(fetch_after(&|| _ = directory.file("b.txt.br", "CHANGED")), "CHANGED");
+    assert_eq!(fetch_after(&|| fs::remove_file(directory.0.join("b.txt.br")).unwrap()), "GZIP");
+    assert_eq!(fetch_after(&|| fs::remove_file(directory.0.join("b.txt.gz")).unwrap()), "plain");
+    assert_eq!(fetch_after(&|| fs::remove_file(directory.0.join("b.txt")).unwrap()), "");
 }
 
 // Caddy, `etag_file_extensions`: the first existing file of these next to the file, or next to its compressed variant,
 // contains its tag; else the tag is built from date and length.
 #[test]
 fn tags_in_files() {
-    let folder = folder();
-    folder.file("a.js.md5", "\"of-md5\"\n").file("a.js.b3", "\"of-b3\"").file("a.js.gz.md5", "\"of-gzip\"\n");
-    folder.file("b.txt.md5", "\n").file("only.txt.gz.md5/x", "a folder");
+    let directory = directory();
+    directory.file("a.js.md5", "\"of-md5\"\n").file("a.js.b3", "\"of-b3\"").file("a.js.gz.md5", "\"of-gzip\"\n");
+    directory.file("b.txt.md5", "\n").file("only.txt.gz.md5/x", "a directory");
     let mut options = all();
     options["etag_file_extensions"] = json!([".sha256", ".b3", ".md5"]);
-    let mut kit = folder.kit(options.clone());
+    let mut kit = directory.kit(options.clone());
     for (target, accept, want) in [
         ("/a.js", "", "\"of-b3\""),
         ("/a.js", "gzip", "\"of-gzip\""),
@@ -162,10 +166,10 @@ fn tags_in_files() {
     }
     // Caddy: a tag file that exists and cannot be read is the server's failure.
     assert_eq!(kit.send(&Request::get("/only.txt.gz")).status, 500);
-    folder.file("a.js.b3", "\"other\"");
+    directory.file("a.js.b3", "\"other\"");
     kit.worker().advance(Duration::from_secs(1));
     assert_eq!(kit.send(&Request::get("/a.js")).field("etag"), Some("\"other\""));
     let set = json!({ "handler": "headers", "response": { "set": { "ETag": ["\"mine\""] } } });
-    let mut kit = Kit::new(&registry(), &json!([{ "handle": [set, folder.handler(options)] }]));
+    let mut kit = Kit::new(&registry(), &json!([{ "handle": [set, directory.handler(options)] }]));
     assert_eq!(kit.send(&Request::get("/a.js")).field("etag"), Some("\"mine\""));
 }

@@ -10,16 +10,16 @@ const LATER: &str = "Sun, 09 Sep 2001 01:46:41 GMT";
 /// Base 36 of 10^18 and of 10.
 const TAG: &str = "\"7lieexzx4kxs-a\"";
 
-fn ten() -> Folder {
-    let folder = Folder::new();
-    folder.file("ten.txt", "0123456789");
-    folder
+fn ten() -> Directory {
+    let directory = Directory::new();
+    directory.file("ten.txt", "0123456789");
+    directory
 }
 
 #[track_caller]
 fn check(method: &str, cases: &[(&[(&str, &str)], u16)]) {
-    let folder = ten();
-    let mut kit = folder.kit(json!({}));
+    let directory = ten();
+    let mut kit = directory.kit(json!({}));
     assert_eq!(kit.send(&Request::get("/ten.txt")).field("etag"), Some(TAG));
     for (fields, want) in cases {
         let request =
@@ -136,13 +136,13 @@ fn rfc9110_13_1_5_if_range() {
 // §13.1.5, §8.8.2.2: a file that was changed within the last second may change again with the same date.
 #[test]
 fn rfc9110_8_8_2_2_weak_dates() {
-    let folder = ten();
+    let directory = ten();
     let now = causeway_testkit::FakeWorker::new().wall();
     for (age, status) in [(0, 200), (1, 206)] {
         let modified = now - Duration::from_secs(age);
-        set_modified(&folder.0.join("ten.txt"), crate::conditional::since_1970(modified));
+        set_modified(&directory.0.join("ten.txt"), crate::conditional::since_1970(modified));
         let request = Request::get("/ten.txt").field("Range", "bytes=0-1");
-        let answer = folder.kit(json!({})).send(&request.field("If-Range", httpdate::fmt_http_date(modified)));
+        let answer = directory.kit(json!({})).send(&request.field("If-Range", httpdate::fmt_http_date(modified)));
         assert_eq!(answer.status, status, "{age} s");
     }
 }
@@ -150,8 +150,8 @@ fn rfc9110_8_8_2_2_weak_dates() {
 // §14.2: a range applies to GET only; §15.3.7.1: one part; §15.5.17: no satisfiable range.
 #[test]
 fn rfc9110_14_2_single_ranges() {
-    let folder = ten();
-    let mut kit = folder.kit(json!({}));
+    let directory = ten();
+    let mut kit = directory.kit(json!({}));
     for (range, status, body, content_range) in [
         ("bytes=0-3", 206, "0123", Some("bytes 0-3/10")),
         ("bytes=-3", 206, "789", Some("bytes 7-9/10")),
@@ -176,7 +176,7 @@ fn rfc9110_14_2_single_ranges() {
         );
     }
     let lifetime = json!({ "handler": "headers", "response": { "set": { "Cache-Control": ["max-age=60"] } } });
-    let routes = json!([{ "handle": [lifetime, { "handler": "file_server", "root": folder.0 }] }]);
+    let routes = json!([{ "handle": [lifetime, { "handler": "file_server", "root": directory.0 }] }]);
     let answer = Kit::new(&registry(), &routes).send(&Request::get("/ten.txt").field("Range", "bytes=10-"));
     assert_eq!((answer.status, answer.field("cache-control")), (416, None));
     let answer = kit.send(&Request::new("HEAD", "/ten.txt").field("Range", "bytes=0-3"));
@@ -186,8 +186,8 @@ fn rfc9110_14_2_single_ranges() {
 // §14.6 and §15.3.7.2: each part has its type and range; the response itself has no Content-Range.
 #[test]
 fn rfc9110_14_6_multiple_ranges() {
-    let folder = ten();
-    let mut kit = folder.kit(json!({}));
+    let directory = ten();
+    let mut kit = directory.kit(json!({}));
     let answer = kit.send(&Request::get("/ten.txt").field("Range", "bytes=8-, 0-1"));
     assert_eq!((answer.status, answer.field("content-range")), (206, None));
     let kind = answer.field("content-type").expect("a type");

@@ -15,15 +15,15 @@ fn etag(answer: &TestResponse) -> String {
 // The length of a file sent from its descriptor is checked at the start of each response, regardless of the cache.
 #[test]
 fn a_large_file_overwritten_in_place_is_noticed_at_once() {
-    let folder = Folder::new();
-    folder.file("big", content(200_000, b'a'));
-    let mut kit = folder.kit(json!({}));
+    let directory = Directory::new();
+    directory.file("big", content(200_000, b'a'));
+    let mut kit = directory.kit(json!({}));
     let mut old = kit.send(&Request::get("/big"));
     for (len, fill) in [(260_000, b'b'), (120_000, b'c'), (300_000, b'd'), (300_000, b'e'), (0, b'f'), (200_000, b'g')]
     {
-        fs::write(folder.0.join("big"), content(len, fill)).expect("a file");
+        fs::write(directory.0.join("big"), content(len, fill)).expect("a file");
         // The kernel's times may be too coarse for writes of this frequency.
-        set_modified(&folder.0.join("big"), fill.into());
+        set_modified(&directory.0.join("big"), fill.into());
         let why = char::from(fill);
         let tag = etag(&old);
         for request in [
@@ -45,25 +45,25 @@ fn a_large_file_overwritten_in_place_is_noticed_at_once() {
 
 #[test]
 fn a_replaced_large_file_is_noticed_at_once() {
-    let folder = Folder::new();
-    folder.file("big", content(200_000, b'a')).file("next", content(200_000, b'b'));
-    let mut kit = folder.kit(json!({}));
+    let directory = Directory::new();
+    directory.file("big", content(200_000, b'a')).file("next", content(200_000, b'b'));
+    let mut kit = directory.kit(json!({}));
     assert!(kit.send(&Request::get("/big")).body.starts_with(b"a"));
-    fs::rename(folder.0.join("next"), folder.0.join("big")).expect("both are there");
+    fs::rename(directory.0.join("next"), directory.0.join("big")).expect("both are there");
     assert!(kit.send(&Request::get("/big")).body.starts_with(b"b"));
-    fs::remove_file(folder.0.join("big")).expect("it is there");
+    fs::remove_file(directory.0.join("big")).expect("it is there");
     assert_eq!(kit.send(&Request::get("/big")).status, 404);
 }
 
 #[test]
 fn a_compressed_variant_matches_one_version_of_its_file() {
-    let folder = Folder::new();
-    folder.file("big", content(10, b'a')).file("big.gz", content(200_000, b'x'));
-    let mut kit = folder.kit(json!({ "precompressed": { "gzip": {} } }));
+    let directory = Directory::new();
+    directory.file("big", content(10, b'a')).file("big.gz", content(200_000, b'x'));
+    let mut kit = directory.kit(json!({ "precompressed": { "gzip": {} } }));
     let request = Request::get("/big").field("Accept-Encoding", "gzip");
     let old = kit.send(&request);
     assert_eq!((old.field("content-encoding"), old.length), (Some("gzip"), Some(200_000)));
-    fs::write(folder.0.join("big.gz"), content(150_000, b'y')).expect("a file");
+    fs::write(directory.0.join("big.gz"), content(150_000, b'y')).expect("a file");
     let new = kit.send(&request);
     assert_eq!((new.length, new.broken), (Some(150_000), None));
     assert!(new.body == content(150_000, b'y') && etag(&new) != etag(&old));
@@ -72,13 +72,13 @@ fn a_compressed_variant_matches_one_version_of_its_file() {
 // A changed file makes the cached entry useless, so a full queue is a 503.
 #[test]
 fn a_changed_large_file_is_not_served_from_the_cache() {
-    let folder = Folder::new();
-    folder.file("big", content(200_000, b'a'));
-    let mut kit = folder.kit(json!({}));
+    let directory = Directory::new();
+    directory.file("big", content(200_000, b'a'));
+    let mut kit = directory.kit(json!({}));
     assert_eq!(kit.send(&Request::get("/big")).status, 200);
     kit.worker().queue_jobs(0);
     assert_eq!(kit.send(&Request::get("/big")).status, 200);
-    fs::write(folder.0.join("big"), content(200_001, b'b')).expect("a file");
+    fs::write(directory.0.join("big"), content(200_001, b'b')).expect("a file");
     assert_eq!(kit.send(&Request::get("/big")).status, 503);
     kit.worker().advance(Duration::from_secs(1));
     assert_eq!(kit.send(&Request::get("/big")).status, 503);
@@ -87,13 +87,13 @@ fn a_changed_large_file_is_not_served_from_the_cache() {
 // A lookup that began before the request may have seen the old version.
 #[test]
 fn a_request_that_joins_a_lookup_gets_the_current_file() {
-    let folder = Folder::new();
-    folder.file("big", content(200_000, b'a'));
-    let mut kit = folder.kit(json!({}));
+    let directory = Directory::new();
+    directory.file("big", content(200_000, b'a'));
+    let mut kit = directory.kit(json!({}));
     kit.worker().queue_jobs(9);
     let first = kit.send_pending(&Request::get("/big")).expect_err("it looks");
     kit.worker().run_jobs();
-    fs::write(folder.0.join("big"), content(210_000, b'b')).expect("a file");
+    fs::write(directory.0.join("big"), content(210_000, b'b')).expect("a file");
     let second = kit.send_pending(&Request::get("/big")).expect_err("it waits for the same look");
     for pending in [first, second] {
         let answer = pending.finish(&mut kit);
@@ -105,12 +105,12 @@ fn a_request_that_joins_a_lookup_gets_the_current_file() {
 // A file that appears is served at once, also to a request that joins a lookup which did not see it.
 #[test]
 fn a_request_that_joins_a_lookup_gets_a_new_file() {
-    let folder = Folder::new();
-    let mut kit = folder.kit(json!({}));
+    let directory = Directory::new();
+    let mut kit = directory.kit(json!({}));
     kit.worker().queue_jobs(9);
     let first = kit.send_pending(&Request::get("/x.txt")).expect_err("it looks");
     kit.worker().run_jobs();
-    folder.file("x.txt", "x");
+    directory.file("x.txt", "x");
     let second = kit.send_pending(&Request::get("/x.txt")).expect_err("it waits for the same look");
     assert_eq!((first.finish(&mut kit).status, kit.worker().jobs_seen()), (404, 1));
     assert_eq!((summary(&second.finish(&mut kit)), kit.worker().jobs_seen()), ((200, "x"), 2));
@@ -120,9 +120,9 @@ fn a_request_that_joins_a_lookup_gets_a_new_file() {
 // shortly after a write is read again.
 #[test]
 fn a_version_of_equal_size_and_time_is_noticed_within_a_second() {
-    let folder = Folder::new();
-    let mut kit = folder.kit(json!({}));
-    let path = folder.0.join("x.txt");
+    let directory = Directory::new();
+    let mut kit = directory.kit(json!({}));
+    let path = directory.0.join("x.txt");
     let now = SystemTime::now();
     let write = |text: &str| {
         fs::write(&path, text).expect("a file");
@@ -147,13 +147,13 @@ fn without_rights(work: impl FnOnce() + Send) {
     });
 }
 
-// An unreadable file or folder is 403, as in Caddy and nginx, whether or not there would be a listing or an index.
+// An unreadable file or directory is 403, as in Caddy and nginx, whether or not there would be a listing or an index.
 #[test]
 fn unreadable_files_are_403() {
-    let folder = Folder::new();
-    folder.file("shut/index.html", "x").file("listed/x", "x").file("file", "x").file("deep/in/x", "x");
+    let directory = Directory::new();
+    directory.file("shut/index.html", "x").file("listed/x", "x").file("file", "x").file("deep/in/x", "x");
     let set = |path: &str, mode| {
-        fs::set_permissions(folder.0.join(path), fs::Permissions::from_mode(mode)).expect("the owner may");
+        fs::set_permissions(directory.0.join(path), fs::Permissions::from_mode(mode)).expect("the owner may");
     };
     for (path, mode) in [("shut", 0o000), ("listed", 0o711), ("file", 0o000), ("deep", 0o000)] {
         set(path, mode);
@@ -164,8 +164,8 @@ fn unreadable_files_are_403() {
             if browse.is_object() {
                 options["browse"] = browse.clone();
             }
-            let mut kit = folder.kit(options);
-            // With permission to traverse a folder but not to read it, the server can see that it has no index.
+            let mut kit = directory.kit(options);
+            // With permission to traverse a directory but not to read it, the server can see that it has no index.
             let listed = if browse.is_object() { 403 } else { 404 };
             for (target, want) in [
                 ("/shut/", 403),

@@ -11,12 +11,12 @@ pub(super) struct FilePattern {
     template: Template,
     /// The configured text contains wildcards, so wildcards in placeholder values must be escaped.
     is_glob: bool,
-    folder_slash: FolderSlash,
+    directory_slash: DirectorySlash,
 }
 
-/// When the candidate must be a folder.
+/// When the candidate must be a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FolderSlash {
+enum DirectorySlash {
     /// The configured text ends with a slash.
     Always,
     Never,
@@ -30,10 +30,10 @@ impl FilePattern {
         Self {
             template: build.template(written),
             is_glob: written.contains(['*', '?', '[', '\\']),
-            folder_slash: match written.ends_with('/') {
-                true => FolderSlash::Always,
-                false if of_value => FolderSlash::OfText,
-                false => FolderSlash::Never,
+            directory_slash: match written.ends_with('/') {
+                true => DirectorySlash::Always,
+                false if of_value => DirectorySlash::OfText,
+                false => DirectorySlash::Never,
             },
         }
     }
@@ -82,8 +82,8 @@ impl Candidate {
 }
 
 /// Expands a pattern to a candidate in `out`. Returns `None` where Caddy has no candidate: only a pattern that ends
-/// with a slash matches a folder, so with `{path}` a request for `/folder/` continues with the next entry. In an
-/// expression the pattern is the value of `{path}`, so there such a request matches the folder.
+/// with a slash matches a directory, so with `{path}` a request for `/folder/` continues with the next entry. In an
+/// expression the pattern is the value of `{path}`, so there such a request matches the directory.
 ///
 /// Wildcards in the root are literal. DEVIATES Caddy, which expands them too.
 pub(super) fn put(
@@ -97,7 +97,7 @@ pub(super) fn put(
     push_root(&plan.root, cx, out);
     let root = out.len();
     let is_glob = pattern.is_glob && form == CandidateForm::Tried;
-    let is_folder = cx.with_scratch(|cx, rendered| {
+    let is_directory = cx.with_scratch(|cx, rendered| {
         if is_glob {
             pattern.template.render_values(cx, rendered, |_, value, out| escape(value, out));
         } else {
@@ -109,16 +109,16 @@ pub(super) fn put(
         {
             out.pop();
         }
-        match pattern.folder_slash {
-            FolderSlash::Always => true,
-            FolderSlash::Never => false,
-            FolderSlash::OfText => rendered.ends_with(b"/"),
+        match pattern.directory_slash {
+            DirectorySlash::Always => true,
+            DirectorySlash::Never => false,
+            DirectorySlash::OfText => rendered.ends_with(b"/"),
         }
     });
     let mut end = root + split(&out[root..], &plan.splits);
     match form {
-        CandidateForm::Tried if end > root + 1 && out[end - 1] == b'/' && !is_folder => return None,
-        CandidateForm::Literal if is_folder && out[end - 1] != b'/' => {
+        CandidateForm::Tried if end > root + 1 && out[end - 1] == b'/' && !is_directory => return None,
+        CandidateForm::Literal if is_directory && out[end - 1] != b'/' => {
             out.insert(end, b'/');
             end += 1;
         }

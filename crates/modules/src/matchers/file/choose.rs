@@ -25,7 +25,7 @@ pub(super) enum TryPolicy {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// The selected candidate, whose text is in the buffer, and whether it is a folder.
+    /// The selected candidate, whose text is in the buffer, and whether it is a directory.
     Chosen(Candidate, bool),
     /// No candidate exists.
     None,
@@ -78,18 +78,18 @@ fn first(plan: &FileMatcherPlan, source: &mut dyn CandidateSource, text: &mut Ve
             // The closure sees the result only while the cache is borrowed: copy the hit to `other`.
             let mut hit = None;
             let is_known = source.find(candidate, text, &mut |found| {
-                // Caddy: a path with a trailing slash must be a folder, any other path must not.
-                let fits = |(path, stat): &(&[u8], Stat)| is_last || path.ends_with(b"/") == stat.is_folder;
+                // Caddy: a path with a trailing slash must be a directory, any other path must not.
+                let fits = |(path, stat): &(&[u8], Stat)| is_last || path.ends_with(b"/") == stat.is_directory;
                 if let Some((path, stat)) = found.iter(candidate.path(text)).find(fits) {
-                    hit = Some((keep(candidate, path, text, other), stat.is_folder && !is_last));
+                    hit = Some((keep(candidate, path, text, other), stat.is_directory && !is_last));
                 }
             });
             if !is_known {
                 return Choice::Unknown;
             }
-            if let Some((candidate, is_folder)) = hit {
+            if let Some((candidate, is_directory)) = hit {
                 std::mem::swap(text, other);
-                return Choice::Chosen(candidate, is_folder);
+                return Choice::Chosen(candidate, is_directory);
             }
         }
         if is_last && let Some(candidate) = source.candidate(pattern, number, CandidateForm::Literal, text) {
@@ -99,7 +99,7 @@ fn first(plan: &FileMatcherPlan, source: &mut dyn CandidateSource, text: &mut Ve
     Choice::None
 }
 
-/// Selects the best entry, the earliest among equals. Folders count too.
+/// Selects the best entry, the earliest among equals. Directories count too.
 fn best(
     plan: &FileMatcherPlan,
     source: &mut dyn CandidateSource,
@@ -125,7 +125,7 @@ fn best(
         }
     }
     std::mem::swap(text, other);
-    best.map_or(Choice::None, |(candidate, stat)| Choice::Chosen(candidate, stat.is_folder))
+    best.map_or(Choice::None, |(candidate, stat)| Choice::Chosen(candidate, stat.is_directory))
 }
 
 /// Copies a found path and the candidate's remainder to `other`.

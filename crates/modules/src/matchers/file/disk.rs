@@ -23,7 +23,7 @@ const NAMES_MAX: usize = 100_000;
 /// The metadata of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stat {
-    pub(super) is_folder: bool,
+    pub(super) is_directory: bool,
     pub(super) len: u64,
     pub(super) modified: SystemTime,
 }
@@ -31,7 +31,7 @@ pub(super) struct Stat {
 impl Stat {
     fn of(metadata: &Metadata) -> Self {
         let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-        Self { is_folder: metadata.is_dir(), len: metadata.len(), modified }
+        Self { is_directory: metadata.is_dir(), len: metadata.len(), modified }
     }
 }
 
@@ -156,9 +156,9 @@ fn stat(path: &[u8]) -> Option<Stat> {
 }
 
 /// Expands a pattern with wildcards below the root, sorted by name (Go's `filepath.Glob`). DEVIATES from it if the
-/// pattern ends with a slash: Go then finds no path, this function finds folders.
+/// pattern ends with a slash: Go then finds no path, this function finds directories.
 fn expand(root: &[u8], pattern: &[u8]) -> Box<[(Box<[u8]>, Stat)]> {
-    let wants_folder = pattern.ends_with(b"/");
+    let wants_directory = pattern.ends_with(b"/");
     let mut paths = vec![root.to_vec()];
     let mut names_left = NAMES_MAX;
     for component in pattern.split(|&byte| byte == b'/').filter(|component| !component.is_empty()) {
@@ -173,9 +173,9 @@ fn expand(root: &[u8], pattern: &[u8]) -> Box<[(Box<[u8]>, Stat)]> {
             continue;
         }
         let mut next = Vec::new();
-        for mut folder in paths {
-            folder.push(b'/');
-            let mut names: Vec<_> = fs::read_dir(of_bytes(&folder))
+        for mut directory in paths {
+            directory.push(b'/');
+            let mut names: Vec<_> = fs::read_dir(of_bytes(&directory))
                 .into_iter()
                 .flatten()
                 // The limit counts all entries read, not only matches: it bounds the time of the job.
@@ -186,15 +186,15 @@ fn expand(root: &[u8], pattern: &[u8]) -> Box<[(Box<[u8]>, Stat)]> {
             names_left -= names.len();
             names.retain(|name| glob(component, name.as_bytes(), Space::Plain));
             names.sort_unstable();
-            next.extend(names.iter().map(|name| [&folder, name.as_bytes()].concat()));
+            next.extend(names.iter().map(|name| [&directory, name.as_bytes()].concat()));
         }
         next.truncate(MATCHES_MAX);
         paths = next;
     }
     let found = paths.into_iter().filter_map(|mut path| {
         let stat = stat(&path)?;
-        if wants_folder {
-            if !stat.is_folder {
+        if wants_directory {
+            if !stat.is_directory {
                 return None;
             }
             path.push(b'/');

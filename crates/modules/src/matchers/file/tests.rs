@@ -7,7 +7,7 @@ use causeway_pipeline::Registry;
 use causeway_testkit::{Kit, Request};
 use serde_json::{Value, json};
 
-use crate::file_server::tests::{Folder, set_modified};
+use crate::file_server::tests::{Directory, set_modified};
 
 fn registry() -> Registry {
     let mut registry = Registry::default();
@@ -16,9 +16,9 @@ fn registry() -> Registry {
 }
 
 /// A match responds with the placeholders that it set; otherwise the response is 404.
-fn routes(folder: &Folder, mut matcher: Value) -> Value {
+fn routes(directory: &Directory, mut matcher: Value) -> Value {
     if matcher.get("root").is_none() {
-        matcher["root"] = json!(folder.0);
+        matcher["root"] = json!(directory.0);
     }
     let found = "{http.matchers.file.relative} {http.matchers.file.type} {http.matchers.file.remainder}";
     json!([
@@ -29,8 +29,8 @@ fn routes(folder: &Folder, mut matcher: Value) -> Value {
 
 /// Sends each request twice: the first result is read from the file system, the second from the cache.
 #[track_caller]
-fn check(folder: &Folder, matcher: Value, cases: &[(&str, &str)]) {
-    let mut kit = Kit::new(&registry(), &routes(folder, matcher.clone()));
+fn check(directory: &Directory, matcher: Value, cases: &[(&str, &str)]) {
+    let mut kit = Kit::new(&registry(), &routes(directory, matcher.clone()));
     for (target, want) in cases {
         for round in ["asked", "remembered"] {
             let jobs = kit.worker().jobs_seen();
@@ -43,27 +43,27 @@ fn check(folder: &Folder, matcher: Value, cases: &[(&str, &str)]) {
     }
 }
 
-fn site() -> Folder {
-    let folder = Folder::new();
+fn site() -> Directory {
+    let directory = Directory::new();
     for path in [".env", "foo.txt", "foodir/foo.txt", "foodir/bar.txt", "index.php", "remote.php", "notphp.php.txt"] {
-        folder.file(path, "x");
+        directory.file(path, "x");
     }
-    folder
+    directory
         .file("foo.php.php/index.php", "x")
         .file("with:in-name.txt", "x")
         .file("ملف.txt", "x")
         .file("a[b]*?.txt", "x");
-    folder.file("%D9%85.txt", "x").file("foodir/secr\\et.txt", "x").file("index.html", "x").file("file.html", "x");
-    folder
+    directory.file("%D9%85.txt", "x").file("foodir/secr\\et.txt", "x").file("index.html", "x").file("file.html", "x");
+    directory
 }
 
-// Caddy, fileserver/matcher_test.go: files and folders.
+// Caddy, fileserver/matcher_test.go: files and directories.
 #[test]
-fn files_and_folders() {
-    let folder = site();
+fn files_and_directories() {
+    let directory = site();
     let tries = json!({ "try_files": ["{http.request.uri.path}", "{http.request.uri.path}/"] });
     check(
-        &folder,
+        &directory,
         tries,
         &[
             ("/.env", "/.env file"),
@@ -95,19 +95,23 @@ fn files_and_folders() {
         ],
     );
     // The default of `try_files` is the request's path.
-    check(&folder, json!({}), &[("/foo.txt", "/foo.txt file"), ("/foodir", "404"), ("/foodir/", "404"), ("/x", "404")]);
-    check(&folder, json!({ "try_files": [] }), &[("/foo.txt", "404")]);
-    // A request for a folder continues with the next entry if the pattern has no slash.
+    check(
+        &directory,
+        json!({}),
+        &[("/foo.txt", "/foo.txt file"), ("/foodir", "404"), ("/foodir/", "404"), ("/x", "404")],
+    );
+    check(&directory, json!({ "try_files": [] }), &[("/foo.txt", "404")]);
+    // A request for a directory continues with the next entry if the pattern has no slash.
     let tries = json!({ "try_files": ["{http.request.uri.path}", "{http.request.uri.path}/index.php", "index.php"] });
-    check(&folder, tries, &[("/foo.php.php/", "/foo.php.php/index.php file"), ("/foodir/", "/index.php file")]);
+    check(&directory, tries, &[("/foo.php.php/", "/foo.php.php/index.php file"), ("/foodir/", "/index.php file")]);
 }
 
 // Caddy, celFileMatcherMacroExpander: in an expression a candidate is the value of a placeholder, so a path with a slash
-// at its end is a folder. Not in Caddy: wildcards in the value are literal.
+// at its end is a directory. Not in Caddy: wildcards in the value are literal.
 #[test]
 fn candidates_of_an_expression() {
-    let folder = site();
-    let root = folder.0.to_str().expect("UTF-8");
+    let directory = site();
+    let root = directory.0.to_str().expect("UTF-8");
     let kit = |expression: &str| {
         let found = "{http.matchers.file.relative} {http.matchers.file.type}";
         let set = json!({ "handler": "vars", "root": root });
@@ -157,9 +161,13 @@ fn candidates_of_an_expression() {
 // No path leads out of the root.
 #[test]
 fn traversal() {
-    let folder = Folder::new();
-    folder.file("secret.txt", "x").file("root/in.txt", "x").file("root/a/in.txt", "x").file("root-secret/in.txt", "x");
-    let matcher = json!({ "root": folder.0.join("root") });
+    let directory = Directory::new();
+    directory
+        .file("secret.txt", "x")
+        .file("root/in.txt", "x")
+        .file("root/a/in.txt", "x")
+        .file("root-secret/in.txt", "x");
+    let matcher = json!({ "root": directory.0.join("root") });
     let out = [
         "/../secret.txt",
         "/..%2fsecret.txt",
@@ -176,21 +184,21 @@ fn traversal() {
         ("/../in.txt", "/in.txt file"),
         ("/../a/in.txt", "/a/in.txt file"),
     ]);
-    check(&folder, matcher.clone(), &cases);
+    check(&directory, matcher.clone(), &cases);
     // Links are followed, as in the file server.
-    std::os::unix::fs::symlink("../secret.txt", folder.0.join("root/link")).expect("a link");
-    std::os::unix::fs::symlink("nowhere", folder.0.join("root/dangling")).expect("a link");
-    check(&folder, matcher, &[("/link", "/link file"), ("/dangling", "404")]);
+    std::os::unix::fs::symlink("../secret.txt", directory.0.join("root/link")).expect("a link");
+    std::os::unix::fs::symlink("nowhere", directory.0.join("root/dangling")).expect("a link");
+    check(&directory, matcher, &[("/link", "/link file"), ("/dangling", "404")]);
 }
 
 // Caddy, fileserver/matcher_test.go, TestPHPFileMatcher: a path is split after the first delimiter that ends a
 // component.
 #[test]
 fn split_path() {
-    let folder = site();
+    let directory = site();
     let tries = ["{http.request.uri.path}", "{http.request.uri.path}/index.php"];
     check(
-        &folder,
+        &directory,
         json!({ "try_files": tries, "split_path": [".php"] }),
         &[
             ("/index.php", "/index.php file"),
@@ -211,21 +219,21 @@ fn split_path() {
         ],
     );
     // Caddy: the search for the delimiter ignores case, and the path keeps the request's case.
-    folder.file("Up.PHP", "x");
-    check(&folder, json!({ "split_path": [".php"] }), &[("/Up.PHP/x", "/Up.PHP file /x")]);
+    directory.file("Up.PHP", "x");
+    check(&directory, json!({ "split_path": [".php"] }), &[("/Up.PHP/x", "/Up.PHP file /x")]);
     // The first delimiter that splits applies.
     let splits = json!({ "split_path": [".none", "", ".php"] });
-    check(&folder, splits, &[("/index.php/somewhere", "/index.php file /somewhere")]);
+    check(&directory, splits, &[("/index.php/somewhere", "/index.php file /somewhere")]);
 }
 
 // Caddy: `=` and a number fails the request if the choice reaches that entry; other texts are names.
 #[test]
 fn statuses() {
-    let folder = site();
+    let directory = site();
     let errors = json!([{ "handle": [{ "handler": "static_response", "body": "{http.error.message}" }] }]);
     for (last, want, message) in [("=418", 418, "418"), ("=404", 404, "404"), ("=0200", 200, "200")] {
         let matcher = json!({ "try_files": ["{http.request.uri.path}", last, "/index.html"] });
-        let routes = routes(&folder, matcher);
+        let routes = routes(&directory, matcher);
         let mut kit = Kit::new(&registry(), &routes);
         let mut with_page = Kit::with_errors(&registry(), &routes, &errors);
         for _ in 0..2 {
@@ -234,23 +242,28 @@ fn statuses() {
             assert_eq!(with_page.send(&Request::get("/none")).text(), message);
         }
     }
-    folder.file("=404", "x").file("=x", "x").file("=1000", "x");
+    directory.file("=404", "x").file("=x", "x").file("=1000", "x");
     for (name, policy, want) in [
         ("=x", "", "/=x file"),
         ("=1000", "", "/=1000 file"),
         ("=99", "", "404"),
         ("=404", "largest_size", "/=404 file"),
     ] {
-        check(&folder, json!({ "try_files": [name], "try_policy": policy }), &[("/", want)]);
+        check(&directory, json!({ "try_files": [name], "try_policy": policy }), &[("/", want)]);
     }
 }
 
 // Caddy's documentation of `try_policy`.
 #[test]
 fn policies() {
-    let folder = Folder::new();
-    folder.file("small", "1").file("large", "12345").file("new", "123").file("also-small", "1").file("folder/x", "x");
-    set_modified(&folder.0.join("new"), 1_500_000_000);
+    let directory = Directory::new();
+    directory
+        .file("small", "1")
+        .file("large", "12345")
+        .file("new", "123")
+        .file("also-small", "1")
+        .file("folder/x", "x");
+    set_modified(&directory.0.join("new"), 1_500_000_000);
     let files = ["/none", "/large", "/small", "/also-small", "/new"];
     for (policy, want) in [
         ("", "/large file"),
@@ -260,14 +273,14 @@ fn policies() {
         ("smallest_size", "/small file"),
         ("most_recently_modified", "/new file"),
     ] {
-        check(&folder, json!({ "try_files": files, "try_policy": policy }), &[("/", want)]);
+        check(&directory, json!({ "try_files": files, "try_policy": policy }), &[("/", want)]);
         check(
-            &folder,
+            &directory,
             json!({ "try_files": ["/none"], "try_policy": policy }),
             &[("/", if policy == "first_exist_fallback" { "/none file" } else { "404" })],
         );
     }
-    // The last entry is taken literally, whether it exists or not, file or folder.
+    // The last entry is taken literally, whether it exists or not, file or directory.
     for (last, want) in [
         ("/folder", "/folder file"),
         ("/folder/", "/folder/ file"),
@@ -278,20 +291,20 @@ fn policies() {
         ("/..//x", "/x file"),
     ] {
         let matcher = json!({ "try_files": ["/none", last], "try_policy": "first_exist_fallback" });
-        check(&folder, matcher, &[("/a[b]*", want)]);
+        check(&directory, matcher, &[("/a[b]*", want)]);
     }
-    // Sizes and dates of folders are compared too.
+    // Sizes and dates of directories are compared too.
     let matcher = json!({ "try_files": ["/folder", "/small"], "try_policy": "largest_size" });
-    check(&folder, matcher, &[("/", "/folder directory")]);
+    check(&directory, matcher, &[("/", "/folder directory")]);
 }
 
 // Caddy: wildcards in the configuration expand to files sorted by name; wildcards from placeholders are literal.
 #[test]
 fn wildcards() {
-    let folder = site();
-    folder.file("docs/b.md", "x").file("docs/a.md", "xx").file("docs/sub/c.md", "xxx").file("docs/[x].md", "x");
+    let directory = site();
+    directory.file("docs/b.md", "x").file("docs/a.md", "xx").file("docs/sub/c.md", "xxx").file("docs/[x].md", "x");
     check(
-        &folder,
+        &directory,
         json!({ "try_files": ["/none/*", "{http.request.uri.path}/*.md"] }),
         &[("/docs", "/docs/[x].md file"), ("/docs/sub", "/docs/sub/c.md file"), ("/d*", "404"), ("/foodir", "404")],
     );
@@ -307,20 +320,20 @@ fn wildcards() {
         ("/docs/[", "404"),
         ("*.html", "/file.html file"),
     ] {
-        check(&folder, json!({ "try_files": [pattern] }), &[("/", want)]);
+        check(&directory, json!({ "try_files": [pattern] }), &[("/", want)]);
     }
     let largest = json!({ "try_files": ["/docs/*.md", "/docs/*/*.md"], "try_policy": "largest_size" });
-    check(&folder, largest, &[("/", "/docs/sub/c.md file")]);
+    check(&directory, largest, &[("/", "/docs/sub/c.md file")]);
     let split = json!({ "try_files": ["/ind*.php/{http.request.uri.path}"], "split_path": [".php"] });
-    check(&folder, split, &[("/a*b", "/index.php file /a*b")]);
+    check(&directory, split, &[("/a*b", "/index.php file /a*b")]);
 }
 
 // docs/caddyfile.md, files: wildcards count only in the configuration's text. A root's placeholder without a value is the
-// current folder, which is the crate's in tests.
+// current directory, which is the crate's in tests.
 #[test]
 fn values_known_at_load() {
-    let folder = site();
-    folder.file("docs/a.md", "x").file("docs/[a].md", "x");
+    let directory = site();
+    directory.file("docs/a.md", "x").file("docs/[a].md", "x");
     let mut registry = registry();
     registry.set_environment(|name| match name {
         "STAR" => Some("*".to_owned()),
@@ -334,7 +347,7 @@ fn values_known_at_load() {
         (json!({ "root": "{env.NONE}/src", "try_files": ["/lib.rs"] }), 200),
         (json!({ "root": "{env.NONE}", "try_files": ["/src/lib.rs"] }), 200),
     ] {
-        let answer = Kit::new(&registry, &routes(&folder, matcher.clone())).send(&Request::get("/"));
+        let answer = Kit::new(&registry, &routes(&directory, matcher.clone())).send(&Request::get("/"));
         assert_eq!(answer.status, want, "{matcher}");
         assert!(answer.status == 404 || !answer.text().contains("/a.md"), "{matcher}: {}", answer.text());
     }
@@ -343,12 +356,12 @@ fn values_known_at_load() {
 // Caddy: the default root is `{http.vars.root}`, which may contain placeholders, else the working directory.
 #[test]
 fn roots() {
-    let folder = site();
-    folder.file("host.test/x.txt", "x").file("a[b]/x.txt", "x");
-    let root = format!("{}/{{http.request.host}}/", folder.0.display());
-    let mut kit = Kit::new(&registry(), &routes(&folder, json!({ "root": root })));
-    let absolute = format!("{}/host.test/x.txt", folder.0.display());
-    let mut body = routes(&folder, json!({ "root": root }));
+    let directory = site();
+    directory.file("host.test/x.txt", "x").file("a[b]/x.txt", "x");
+    let root = format!("{}/{{http.request.host}}/", directory.0.display());
+    let mut kit = Kit::new(&registry(), &routes(&directory, json!({ "root": root })));
+    let absolute = format!("{}/host.test/x.txt", directory.0.display());
+    let mut body = routes(&directory, json!({ "root": root }));
     body[0]["handle"][0]["body"] = json!("{http.matchers.file.absolute}");
     let mut named = Kit::new(&registry(), &body);
     for _ in 0..2 {
@@ -356,27 +369,27 @@ fn roots() {
         assert_eq!(kit.send(&Request::get("/x.txt").field("Host", "other.test")).status, 404);
         assert_eq!(named.send(&Request::get("/x.txt").field("Host", "host.test")).text(), absolute);
     }
-    check(&folder, json!({ "root": folder.0.join("a[b]") }), &[("/x.txt", "/x.txt file"), ("/y.txt", "404")]);
+    check(&directory, json!({ "root": directory.0.join("a[b]") }), &[("/x.txt", "/x.txt file"), ("/y.txt", "404")]);
     let route = json!({ "match": [{ "file": {} }], "handle": [{ "handler": "static_response", "status_code": 201 }] });
     let mut kit =
-        Kit::new(&registry(), &json!([{ "handle": [{ "handler": "vars", "root": folder.0 }] }, route.clone()]));
+        Kit::new(&registry(), &json!([{ "handle": [{ "handler": "vars", "root": directory.0 }] }, route.clone()]));
     assert_eq!(kit.send(&Request::get("/foo.txt")).status, 201);
     assert_eq!(kit.send(&Request::get("/Cargo.toml")).status, 200);
     let mut kit = Kit::new(&registry(), &json!([route]));
     assert_eq!(kit.send(&Request::get("/Cargo.toml")).status, 201);
-    check(&folder, json!({ "root": "/" }), &[("/dev/null", "/dev/null file"), ("/dev/null/", "404")]);
+    check(&directory, json!({ "root": "/" }), &[("/dev/null", "/dev/null file"), ("/dev/null/", "404")]);
 }
 
 // Results are cached for a second, absence included; during a revalidation other requests get the old result.
 #[test]
 fn freshness() {
-    let folder = site();
-    let mut kit = Kit::new(&registry(), &routes(&folder, json!({ "try_files": ["/new.txt", "/foo.txt"] })));
+    let directory = site();
+    let mut kit = Kit::new(&registry(), &routes(&directory, json!({ "try_files": ["/new.txt", "/foo.txt"] })));
     let request = Request::get("/");
     assert_eq!(kit.send(&request).text(), "/foo.txt file ");
     // One job looked up both paths.
     assert_eq!(kit.worker().jobs_seen(), 1);
-    folder.file("new.txt", "x");
+    directory.file("new.txt", "x");
     kit.worker().advance(Duration::from_millis(999));
     assert_eq!((kit.send(&request).text(), kit.worker().jobs_seen()), ("/foo.txt file ", 1));
     kit.worker().advance(Duration::from_millis(1));
@@ -388,12 +401,12 @@ fn freshness() {
     assert_eq!((kit.worker().run_jobs(), kit.worker().drive_spawned()), (1, 0));
     kit.worker().queue_jobs(0);
     assert_eq!(kit.send(&request).text(), "/new.txt file ");
-    fs::remove_file(folder.0.join("new.txt")).expect("it is there");
+    fs::remove_file(directory.0.join("new.txt")).expect("it is there");
     kit.worker().advance(Duration::from_secs(1));
     // The queue is full: the expired result is used.
     kit.worker().queue_jobs(0);
     assert_eq!(kit.send(&request).text(), "/new.txt file ");
-    let mut other = Kit::new(&registry(), &routes(&folder, json!({})));
+    let mut other = Kit::new(&registry(), &routes(&directory, json!({})));
     other.worker().queue_jobs(0);
     assert_eq!(other.send(&request).status, 503);
     kit.worker().queue_jobs(1);
@@ -403,9 +416,9 @@ fn freshness() {
 // Concurrent requests for a path that is not cached share one lookup.
 #[test]
 fn many_concurrent_requests() {
-    let folder = site();
+    let directory = site();
     let mut kit =
-        Kit::new(&registry(), &routes(&folder, json!({ "try_files": ["{http.request.uri.path}", "/foo.txt"] })));
+        Kit::new(&registry(), &routes(&directory, json!({ "try_files": ["{http.request.uri.path}", "/foo.txt"] })));
     kit.worker().queue_jobs(2);
     let targets = ["/a", "/a", "/b", "/a", "/b"];
     let crowd: Vec<_> = targets.iter().filter_map(|target| kit.send_pending(&Request::get(target)).err()).collect();
@@ -419,10 +432,10 @@ fn many_concurrent_requests() {
 // All such matchers share one cache, which survives a reload.
 #[test]
 fn matchers_share_cached_lookups() {
-    let folder = site();
-    let mut kit = Kit::new(&registry(), &routes(&folder, json!({ "try_files": ["/none", "/foo.txt"] })));
+    let directory = site();
+    let mut kit = Kit::new(&registry(), &routes(&directory, json!({ "try_files": ["/none", "/foo.txt"] })));
     assert_eq!(kit.send(&Request::get("/")).text(), "/foo.txt file ");
-    let other = routes(&folder, json!({ "try_files": ["/foo.txt", "/none"], "try_policy": "smallest_size" }));
+    let other = routes(&directory, json!({ "try_files": ["/foo.txt", "/none"], "try_policy": "smallest_size" }));
     kit.reload(&registry(), &other, &Value::Null);
     assert_eq!((kit.send(&Request::get("/")).text(), kit.worker().jobs_seen()), ("/foo.txt file ", 1));
 }
@@ -430,8 +443,8 @@ fn matchers_share_cached_lookups() {
 // A matcher that had to wait works like any other: in a set, in a later set, within `not`.
 #[test]
 fn together_with_other_matchers() {
-    let folder = site();
-    let file = |name: &str| json!({ "root": folder.0, "try_files": [name] });
+    let directory = site();
+    let file = |name: &str| json!({ "root": directory.0, "try_files": [name] });
     for (sets, want) in [
         (json!([{ "file": file("/foo.txt"), "path": ["/x"] }]), 201),
         (json!([{ "file": file("/foo.txt"), "path": ["/y"] }]), 200),
@@ -452,10 +465,10 @@ fn together_with_other_matchers() {
 // is evaluated again, since an earlier one that did not wait does so too.
 #[test]
 fn placeholders_of_the_last_match() {
-    let folder = site();
+    let directory = site();
     let matcher = "file('/foo.txt') && header({'X-Never': '1'}) || file('/index.html')";
     let respond = json!({ "handler": "static_response", "body": "{http.matchers.file.relative}" });
-    let vars = json!({ "handler": "vars", "root": folder.0 });
+    let vars = json!({ "handler": "vars", "root": directory.0 });
     let routes = json!([
         { "handle": [vars] },
         { "match": [{ "path": ["/first"], "file": { "try_files": ["/foo.txt"] } }], "handle": [respond], "terminal": true },
@@ -470,18 +483,18 @@ fn placeholders_of_the_last_match() {
 // The results of paths and of patterns are separate for any bytes in a client's path.
 #[test]
 fn a_path_cannot_replace_the_result_of_a_pattern() {
-    let folder = Folder::new();
-    folder.file("a.md", "x");
+    let directory = Directory::new();
+    directory.file("a.md", "x");
     let route = |prefix: &str, tries: &str| {
         let respond = json!({ "handler": "static_response", "body": "{http.matchers.file.relative}" });
-        let file = json!({ "root": folder.0, "try_files": [tries] });
+        let file = json!({ "root": directory.0, "try_files": [tries] });
         json!({ "match": [{ "path": [prefix], "file": file }], "handle": [respond], "terminal": true })
     };
     let fails = json!({ "handle": [{ "handler": "static_response", "status_code": 404 }] });
     let routes = json!([route("/glob", "/*.md"), route("/*", "{http.request.uri.path}"), fails]);
     let mut kit = Kit::new(&registry(), &routes);
     // The suffix that keys of patterns once had: a zero byte and the length of the root.
-    let len = folder.0.as_os_str().len().to_be_bytes();
+    let len = directory.0.as_os_str().len().to_be_bytes();
     let suffix: String = len.iter().map(|byte| format!("%{byte:02x}")).collect();
     assert_eq!(kit.send(&Request::get(&format!("/*.md%00{suffix}"))).status, 404);
     assert_eq!(kit.send(&Request::get("/glob")).text(), "/a.md");

@@ -81,8 +81,8 @@ pub(super) fn resolve(base: &str, location: &str) -> Option<Destination> {
         (None, "") => joined(base_path, query.or(base_query)),
         (None, path) if path.starts_with('/') => joined(&without_dots(path), query),
         (None, path) => {
-            let folder = base_path.rfind('/').map_or("/", |at| &base_path[..=at]);
-            joined(&without_dots(&format!("{folder}{path}")), query)
+            let directory = base_path.rfind('/').map_or("/", |at| &base_path[..=at]);
+            joined(&without_dots(&format!("{directory}{path}")), query)
         }
     };
     let host = authority.map(|authority| authority.rsplit('@').next().unwrap_or_default());

@@ -352,14 +352,14 @@ fn roots() {
     check(&mut Kit::new(&registry(), &no_root), &Request::get("/a.php"), &[("DOCUMENT_ROOT", &here)]);
 }
 
-// Caddy, resolve_root_symlink: the real folder, so that a deployment by a new link is another root for opcache.
+// Caddy, resolve_root_symlink: the real directory, so that a deployment by a new link is another root for opcache.
 #[test]
 fn symbolic_links_of_the_root() {
-    let folder = std::env::temp_dir().join(format!("causeway-root-{}", std::process::id()));
-    std::fs::create_dir_all(folder.join("release-1")).unwrap();
-    let link = folder.join("current");
+    let directory = std::env::temp_dir().join(format!("causeway-root-{}", std::process::id()));
+    std::fs::create_dir_all(directory.join("release-1")).unwrap();
+    let link = directory.join("current");
     std::os::unix::fs::symlink("release-1", &link).unwrap();
-    let real = folder.join("release-1").canonicalize().unwrap().display().to_string();
+    let real = directory.join("release-1").canonicalize().unwrap().display().to_string();
     let root = link.display().to_string();
     let mut kit = php(json!({ "root": root, "resolve_root_symlink": true }));
     for _ in 0..2 {
@@ -369,7 +369,7 @@ fn symbolic_links_of_the_root() {
     check(&mut php(json!({ "root": root })), &Request::get("/a.php"), &[("DOCUMENT_ROOT", &root)]);
     let mut kit = php(json!({ "root": format!("{root}/none"), "resolve_root_symlink": true }));
     assert_eq!(kit.send(&Request::get("/a.php")).status, 502);
-    std::fs::remove_dir_all(&folder).unwrap();
+    std::fs::remove_dir_all(&directory).unwrap();
 }
 
 // The file matcher divides the path before `rewrite` replaces it (caddyserver/caddy#3718).

@@ -471,10 +471,10 @@ fn a_network_proxy_for_each_request() {
 // CertMagic writes Ed25519 keys under this label, and Go reads any that ends in PRIVATE KEY. RFC 7468 §3: the end of a section takes a line.
 #[test]
 fn client_certificates_from_pem_files() {
-    let folder = std::env::temp_dir().join(format!("causeway-proxy-pem-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let directory = std::env::temp_dir().join(format!("causeway-proxy-pem-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
     let file = |name: &str, text: &str| {
-        let path = folder.join(name);
+        let path = directory.join(name);
         std::fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
     };
@@ -494,5 +494,5 @@ fn client_certificates_from_pem_files() {
         let error = refused(options(certificate, key));
         assert!(error.ends_with(&format!("{at}{text}")), "{error}");
     }
-    std::fs::remove_dir_all(&folder).unwrap();
+    std::fs::remove_dir_all(&directory).unwrap();
 }

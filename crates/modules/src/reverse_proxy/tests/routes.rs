@@ -80,8 +80,8 @@ fn a_request_continues_after_routes_without_a_response() {
 // is still an empty one for the handlers after the proxy, and one that the rewrite empties is not.
 #[test]
 fn a_rewrite_for_the_upstream_changes_no_path_of_the_request() {
-    let folder = crate::file_server::tests::Folder::new();
-    let files = folder.handler(json!({ "browse": {} }));
+    let directory = crate::file_server::tests::Directory::new();
+    let files = directory.handler(json!({ "browse": {} }));
     let auth = |rewrite: Value| {
         let passes = json!({ "match": { "status_code": [2] }, "routes": with(json!([{ "handler": "vars" }])) });
         proxy(json!({ "rewrite": rewrite, "handle_response": [passes] }))

@@ -195,7 +195,7 @@ fn groups_of_other_rules() {
 
 // An `alias` without an equivalent has no files, and not those of the server's root.
 #[test]
-fn folders_without_an_equivalent() {
+fn directories_without_an_equivalent() {
     let lines = "location /a/ { alias /x/$connection/; try_files $uri @b; } location @b { return 404; }";
     check(&format!("server {{ root /a; {lines} }}"), &["\troot /nonexistent\n"], "$connection has no equivalent");
 }

@@ -15,7 +15,7 @@ pub(in crate::template) enum TargetPart {
     File,
     FileBase,
     FileExtension,
-    Folder,
+    Directory,
     /// A path segment, counted from 0.
     Segment(usize),
     Query,
@@ -39,7 +39,7 @@ pub(super) fn part_of(name: &str, which: Which) -> Option<PlaceholderId> {
         "" => TargetPart::Uri,
         ".path" => TargetPart::Path,
         ".path.file" => TargetPart::File,
-        ".path.dir" => TargetPart::Folder,
+        ".path.dir" => TargetPart::Directory,
         ".query" => TargetPart::Query,
         ".prefixed_query" => TargetPart::PrefixedQuery,
         ".path.file.base" if which == Which::Current => TargetPart::FileBase,
@@ -103,7 +103,7 @@ pub(super) fn range_in(path: &[u8], part: TargetPart) -> Range<usize> {
     let dot = |file: usize| path[file..].iter().rposition(|&byte| byte == b'.').map_or(end, |dot| file + dot);
     match part {
         TargetPart::File => file()..end,
-        TargetPart::Folder => 0..file(),
+        TargetPart::Directory => 0..file(),
         // The last segment that is not empty, even if a slash follows it, as Go's `path.Base`.
         TargetPart::FileBase => {
             let trimmed = path.iter().rposition(|&byte| byte != b'/').map_or(end.min(1), |last| last + 1);

@@ -24,7 +24,7 @@ fn values_of_a_query() {
 fn parts_of_a_path() {
     for (path, part, want) in [
         ("/a/b.c.gz", TargetPart::File, "b.c.gz"),
-        ("/a/b.c.gz", TargetPart::Folder, "/a/"),
+        ("/a/b.c.gz", TargetPart::Directory, "/a/"),
         ("/a/b.c.gz", TargetPart::FileBase, "b.c"),
         ("/a/b.c.gz", TargetPart::FileExtension, ".gz"),
         ("/a.b/c", TargetPart::FileExtension, ""),

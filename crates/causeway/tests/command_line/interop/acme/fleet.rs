@@ -33,7 +33,7 @@ fn balance(port: u16, backends: [u16; 3]) -> Arc<AtomicUsize> {
 /// Starts three servers with this storage, which obtain one certificate for a site with these properties of its issuer, and serve it.
 #[track_caller]
 fn check(pebble: &Pebble, properties: &str, storage: &str) {
-    let folder = Folder::new();
+    let dir = Dir::new();
     let ports = [(); 3].map(|()| free_ports());
     let balanced =
         [balance(pebble.http, ports.map(|[http, _]| http)), balance(pebble.https, ports.map(|[_, https]| https))];
@@ -41,12 +41,12 @@ fn check(pebble: &Pebble, properties: &str, storage: &str) {
     pebble.signal(Signal::STOP);
     let servers: Vec<_> = (0..3)
         .map(|number| {
-            let text = pebble.caddyfile(&folder, ports[number], "", &site_with(FIRST, properties));
-            let own = format!("storage file_system {}", folder.path("data").display());
+            let text = pebble.caddyfile(&dir, ports[number], "", &site_with(FIRST, properties));
+            let own = format!("storage file_system {}", dir.path("data").display());
             assert!(text.contains(&own));
             let name = format!("{number}/Caddyfile");
-            folder.write(&name, text.replace(&own, if storage.is_empty() { &own } else { storage }));
-            folder.start(&["run", "--config", &name])
+            dir.write(&name, text.replace(&own, if storage.is_empty() { &own } else { storage }));
+            dir.start(&["run", "--config", &name])
         })
         .collect();
     pebble.signal(Signal::CONT);
@@ -63,7 +63,7 @@ fn check(pebble: &Pebble, properties: &str, storage: &str) {
     assert_eq!((pebble.orders(), pebble.accounts()), (1, 1), "{}", pebble.log());
     if storage.is_empty() {
         // RFC 8555 §8: the challenge was removed when it closed.
-        let tokens = folder.path(&format!("data/acme/localhost-{}-dir/challenge_tokens", pebble.directory));
+        let tokens = dir.path(&format!("data/acme/localhost-{}-dir/challenge_tokens", pebble.directory));
         assert!(!tokens.exists());
     }
 }
@@ -78,13 +78,13 @@ fn tls_only() -> Option<Pebble> {
 
 // CertMagic's `distributedSolver`: any instance with the storage answers the challenge that one of them has begun.
 #[test]
-fn http_01_with_a_folder() {
+fn http_01_with_a_dir() {
     let Some(pebble) = http_only() else { return };
     check(&pebble, "disable_tlsalpn_challenge", "");
 }
 
 #[test]
-fn tls_alpn_01_with_a_folder() {
+fn tls_alpn_01_with_a_dir() {
     let Some(pebble) = tls_only() else { return };
     check(&pebble, "disable_http_challenge", "");
 }
@@ -103,7 +103,7 @@ fn tls_alpn_01_with_redis() {
     assert_eq!(redis.keys("*challenge_tokens*"), [""; 0]);
 }
 
-// A Causeway answers the challenge of a Caddy with the same folder, in acmez's JSON: Caddy's ports are not those that Pebble verifies.
+// A Causeway answers the challenge of a Caddy with the same directory, in acmez's JSON: Caddy's ports are not those that Pebble verifies.
 #[test]
 fn a_challenge_of_caddy() {
     let (Some(caddy), Some(pebble)) = (caddy(), http_only()) else { return };
@@ -111,11 +111,11 @@ fn a_challenge_of_caddy() {
     let [ports @ .., permission_port] = free_ports::<3>();
     let options = format!("on_demand_tls {{\n\t\task http://localhost:{permission_port}/\n\t}}");
     let site = site_with(FIRST, "disable_tlsalpn_challenge").replacen("tls {", "tls {\n\t\ton_demand", 1);
-    let folder = pebble.folder(&options, &site);
-    let other = pebble.folder("", "");
-    let text = pebble.caddyfile(&folder, ports, "admin off", &site_with(FIRST, "disable_tlsalpn_challenge"));
+    let dir = pebble.dir(&options, &site);
+    let other = pebble.dir("", "");
+    let text = pebble.caddyfile(&dir, ports, "admin off", &site_with(FIRST, "disable_tlsalpn_challenge"));
     other.write("Caddyfile", text);
-    let server = folder.start(&["run"]);
+    let server = dir.start(&["run"]);
     let mut command = Command::new(caddy);
     command.args(["run", "--config", "Caddyfile", "--adapter", "caddyfile"]).current_dir(other.path(""));
     command.env("HOME", other.path("")).env_remove("XDG_CONFIG_HOME").env_remove("XDG_DATA_HOME");

@@ -29,15 +29,15 @@ fn renewals_while_clients_connect() {
     let Some(pebble) = Pebble::start(Settings::default()) else { return };
     let names: Vec<_> = (0..NAMES).map(|number| format!("site{number}.example.test")).collect();
     let sites: String = names.iter().map(|name| site(name)).collect();
-    let folder = pebble.folder("auto_https disable_redirects", &sites);
-    let mut server = spawn(&folder);
+    let dir = pebble.dir("auto_https disable_redirects", &sites);
+    let mut server = spawn(&dir);
     for _ in &names {
         server.line_with(": obtained a certificate from ");
     }
     drop(server);
     let authority = format!("data/certificates/localhost-{}-dir", pebble.directory);
     let leaf = |name: &String| {
-        let chain = fs::read_to_string(folder.path(&format!("{authority}/{name}/{name}.crt"))).unwrap();
+        let chain = fs::read_to_string(dir.path(&format!("{authority}/{name}/{name}.crt"))).unwrap();
         chain.split_inclusive("-----END CERTIFICATE-----\n").next().unwrap().to_owned()
     };
     let before: HashSet<_> = names.iter().map(leaf).collect();
@@ -49,11 +49,11 @@ fn renewals_while_clients_connect() {
         curl(&["-k", "-f", "--data-binary", &body, &url]).unwrap();
     }
     let roots = curl(&["-k", &format!("https://localhost:{}/roots/0", pebble.management)]).unwrap();
-    pebble.folder.write("issuer.pem", roots);
-    let root = pebble.folder.path("issuer.pem");
+    pebble.dir.write("issuer.pem", roots);
+    let root = pebble.dir.path("issuer.pem");
 
     let is_over = AtomicBool::new(false);
-    let mut server = spawn(&folder);
+    let mut server = spawn(&dir);
     server.line_with("Causeway serves");
     let results: Vec<_> = thread::scope(|scope| {
         let client = || {

@@ -1,4 +1,5 @@
-//! Small servers beside nginx, each with the requests that it is about: folders, their indexes, files that are found, and the rules for them.
+//! Small servers beside nginx, each with the requests that it is about: directories, their indexes, files that are found, and the rules for
+//! them.
 
 use crate::support::*;
 use crate::upstream;
@@ -11,18 +12,18 @@ fn check(name: &str, servers: &[(&str, &str)]) {
         format!("server {{ listen 80; server_name s{index}.test; root ROOT/www; {body} }}\n")
     };
     let text: String = servers.iter().enumerate().map(server).collect();
-    let folder = ShapeFolder::new(name);
+    let directory = ShapeDirectory::new(name);
     let up = upstream();
-    let (ports, _servers) = both(nginx, &text, &folder, [up, up]);
+    let (ports, _servers) = both(nginx, &text, &directory, [up, up]);
     let mut differences = Vec::new();
     for (index, (body, paths)) in servers.iter().enumerate() {
         let host = format!("s{index}.test");
         for path in paths.split_ascii_whitespace() {
             let [theirs, ours] = ports.map(|port| request_with(port, ("GET", &host, path), "", FIELDS));
             let is_meant = match (theirs.status, ours.status) {
-                // The redirect to a folder's slash.
+                // The redirect to a directory's slash.
                 (301, 308) => true,
-                // A folder without an index, and a dot segment at the end.
+                // A directory without an index, and a dot segment at the end.
                 (a, b) => a >= 400 && b >= 400,
             };
             if theirs != ours && !is_meant {
@@ -33,9 +34,9 @@ fn check(name: &str, servers: &[(&str, &str)]) {
     assert!(differences.is_empty(), "{} differences:\n{}", differences.len(), differences.join("\n"));
 }
 
-/// nginx takes a dot segment at the end for a folder, also in rules by expression.
+/// nginx takes a dot segment at the end for a directory, also in rules by expression.
 #[test]
-fn dot_segments_at_the_end_are_refused_where_nginx_refuses_the_folder() {
+fn dot_segments_at_the_end_are_refused_where_nginx_refuses_the_directory() {
     let paths = "/private/. /admin/. /admin/x/.. /admin/x/%2e%2e /admin/%2E /admin/ /a/index.html";
     check(
         "dots",
@@ -83,7 +84,7 @@ fn rules_of_an_index_are_those_of_its_location() {
     );
 }
 
-/// An expression may take the index of a folder, but not the folder, or the reverse.
+/// An expression may take the index of a directory, but not the directory, or the reverse.
 #[test]
 fn an_index_does_not_pass_the_rules_of_its_location() {
     let paths = "/ /private/ /private/index.html /a/ /admin/ /admin/index.html /a/index.html /private /secret/";
@@ -176,9 +177,9 @@ fn paths_of_upstreams_equal_those_of_nginx() {
 #[test]
 fn absolute_targets_beside_rules_with_the_uri_are_refused() {
     let Some(nginx) = installed_nginx() else { return };
-    let folder = ShapeFolder::new("absolute-targets");
+    let directory = ShapeDirectory::new("absolute-targets");
     let text = "server { listen 80; location /remote { return 301 /remote.php$request_uri; } }";
-    let (ports, _servers) = both(nginx, text, &folder, [1, 1]);
+    let (ports, _servers) = both(nginx, text, &directory, [1, 1]);
     let send = |path| ports.map(|port| request(port, "GET", "example.com", path).status);
     assert_eq!(send("/remote"), [301, 301]);
     assert_eq!(send("http://example.com/remote"), [301, 400]);
@@ -187,7 +188,7 @@ fn absolute_targets_beside_rules_with_the_uri_are_refused() {
 /// nginx's documentation of `alias`: the rest of the path is joined to its text, whether or not that ends with a slash. So the text may also be
 /// the name of a file.
 #[test]
-fn paths_beside_the_folder_of_an_alias_equal_those_of_nginx() {
+fn paths_beside_the_directory_of_an_alias_equal_those_of_nginx() {
     let paths = "/a /a/ /a/page.html /a/private/ /a/private/index.html /aprivate/ /aprivate/index.html /apage.html /a.git/config \
                  /a/.git/config /a%0apage.html /a. /a./page.html /aw/page.html /a//page.html /%61private/index.html /a%2Fpage.html";
     let password = "auth_basic x; auth_basic_user_file ROOT/htpasswd;";

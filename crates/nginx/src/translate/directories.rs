@@ -1,4 +1,4 @@
-//! Folders: the redirect to a folder's slash, and its index, for which nginx chooses the location again.
+//! Directories: the redirect to a directory's slash, and its index, for which nginx chooses the location again.
 
 use super::access::{denies_all, restricts};
 use super::content::{alias_of, in_written_order, is_internal};
@@ -13,7 +13,7 @@ use crate::parse::Directive;
 use crate::variables::VariableScope;
 use crate::write::{block, quote, rewrite};
 
-/// A variable: the path is that of an index, which may be in another location than its folder.
+/// A variable: the path is that of an index, which may be in another location than its directory.
 const INDEX_FOUND: &str = "index_found";
 /// A variable: the path of that index.
 const INDEX_PATH: &str = "index_path";
@@ -22,8 +22,8 @@ const INDEX_PATH: &str = "index_path";
 const PROGRAMS: &[&str] = &["php", "php3", "php4", "php5", "php7", "php8", "phtml", "phar", "cgi", "pl", "py"];
 
 impl<'a> Translator<'a> {
-    /// Writes the steps for the folders of a location whose index another location may serve.
-    pub(super) fn folder_steps(
+    /// Writes the steps for the directories of a location whose index another location may serve.
+    pub(super) fn directory_steps(
         &mut self,
         out: &mut Vec<String>,
         location: &Location<'a>,
@@ -31,26 +31,26 @@ impl<'a> Translator<'a> {
         scope: &VariableScope,
     ) {
         let Indexes { line, files, absolute } = Indexes::of(location);
-        let has_folders = has_folders(location);
-        let leaves_folders = leaves_folders(location, all);
-        if let (Some(line), true) = (line, has_folders && absolute.is_some() && !leaves_folders) {
+        let has_directories = has_directories(location);
+        let leaves_directories = leaves_directories(location, all);
+        if let (Some(line), true) = (line, has_directories && absolute.is_some() && !leaves_directories) {
             self.note(out, line, "an absolute path is not carried over");
         }
         let base = location.prefix().trim_end_matches('/');
         let chosen = |index: &String| {
             all.chosen(&format!("{base}/{index}")).filter(|chosen| !std::ptr::eq(chosen.own(), location.own()))
         };
-        if leaves_folders {
+        if leaves_directories {
             let last = absolute.zip(line).and_then(|(last, line)| self.expand(out, line, scope, last));
             let mut rules = Vec::new();
             self.rules_of_indexes(&mut rules, location, all, &files, scope);
-            let earlier = self.candidates_before_folders(out, location, scope);
+            let earlier = self.candidates_before_directories(out, location, scope);
             let indexes = IndexNames { files: &files, are_marked: !rules.is_empty(), earlier };
-            self.folders(out, location, &indexes, last.as_deref(), scope);
+            self.directories(out, location, &indexes, last.as_deref(), scope);
             out.extend(rules);
             return;
         }
-        if has_folders {
+        if has_directories {
             self.redirect_alias_itself(out, location, scope);
         }
         let of_one_file = |index: &String| {
@@ -58,7 +58,7 @@ impl<'a> Translator<'a> {
                 matches!(chosen.pattern, Pattern::Exact(_)) && !has_equal_fields(&chosen.blocks, &location.blocks)
             })
         };
-        if has_folders && alias_of(location).is_none() && files.iter().any(of_one_file) {
+        if has_directories && alias_of(location).is_none() && files.iter().any(of_one_file) {
             let name = self.fresh("index");
             let files: Vec<_> = files.iter().map(|index| format!("{base}/{index}")).collect();
             block(out, &format!("@{name}"), vec![format!("path {base}/"), format!("file {}", files.join(" "))]);
@@ -162,10 +162,10 @@ impl<'a> Translator<'a> {
         let roots = inherited(&location.blocks, "root");
         let Some(root) = roots.last().filter(|_| lists && !is_internal(location)) else { return };
         let Some(root) = self.expand(route, root, scope, root.argument(0)) else { return };
-        self.redirect_to_folder(route, (location, scope), stem, (&root, stem));
+        self.redirect_to_directory(route, (location, scope), stem, (&root, stem));
     }
 
-    /// Writes the redirect from a location without a slash at its end to its folder, which an `alias` names.
+    /// Writes the redirect from a location without a slash at its end to its directory, which an `alias` names.
     pub(super) fn redirect_to_alias(
         &mut self,
         route: &mut Vec<String>,
@@ -175,37 +175,39 @@ impl<'a> Translator<'a> {
         let (path, block) = (location.prefix(), location.own());
         let answers = PASSES.iter().chain(&["return", "rewrite"]).any(|name| !own(block, name).is_empty());
         let Some(alias) = own(block, "alias").last().copied() else { return };
-        let answers = answers || !tests_folders(location);
+        let answers = answers || !tests_directories(location);
         if !location.is_prefix() || !is_plain_path(path) || answers || is_internal(location) || restricts(location) {
             return;
         }
-        let Some((outer_folder, name)) = folder_of(alias) else { return };
-        let Some(outer_folder) = self.expand(route, alias, scope, outer_folder) else { return };
-        self.redirect_to_folder(route, (location, scope), path, (&format!("{outer_folder}/"), name));
+        let Some((outer_directory, name)) = directory_of(alias) else { return };
+        let Some(outer_directory) = self.expand(route, alias, scope, outer_directory) else { return };
+        self.redirect_to_directory(route, (location, scope), path, (&format!("{outer_directory}/"), name));
     }
 
-    /// The matcher of the prefix of an `alias` that is a folder, and not a file.
+    /// The matcher of the prefix of an `alias` that is a directory, and not a file.
     fn itself_of_alias(&self, location: &Location<'a>, prefix: &str, scope: &VariableScope) -> Vec<String> {
         let mut matcher = vec![self.case.matcher(prefix, "$")];
-        let folder = alias_of(location).and_then(|(alias, _)| folder_of(alias));
-        if let Some((Ok(outer_folder), name)) = folder.map(|(outer_folder, name)| (scope.expand(outer_folder), name)) {
-            let root = format!("root {}", quote(&format!("{outer_folder}/")));
+        let directory = alias_of(location).and_then(|(alias, _)| directory_of(alias));
+        if let Some((Ok(outer_directory), name)) =
+            directory.map(|(outer_directory, name)| (scope.expand(outer_directory), name))
+        {
+            let root = format!("root {}", quote(&format!("{outer_directory}/")));
             block(&mut matcher, "file", vec![root, format!("try_files {name}/")]);
         }
         matcher
     }
 
-    /// Writes the redirect of a path to its slash, with the location's fields. It applies if the root has the folder.
-    fn redirect_to_folder(
+    /// Writes the redirect of a path to its slash, with the location's fields. It applies if the root has the directory.
+    fn redirect_to_directory(
         &mut self,
         route: &mut Vec<String>,
         (location, scope): (&Location<'a>, &VariableScope),
         path: &str,
-        (root, folder): (&str, &str),
+        (root, directory): (&str, &str),
     ) {
-        let name = self.fresh("folder");
+        let name = self.fresh("directory");
         let mut lines = vec![self.case.matcher(path, "$")];
-        block(&mut lines, "file", vec![format!("root {}", quote(root)), format!("try_files {folder}/")]);
+        block(&mut lines, "file", vec![format!("root {}", quote(root)), format!("try_files {directory}/")]);
         block(route, &format!("@{name}"), lines);
         self.redirect(route, (location, scope), &format!("@{name}"), &format!("{path}/"));
     }
@@ -229,9 +231,9 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Writes nginx's steps for a folder whose index another location may serve: a redirect to its slash, and the index as the path,
+    /// Writes nginx's steps for a directory whose index another location may serve: a redirect to its slash, and the index as the path,
     /// or, without an index, the path `last`.
-    fn folders(
+    fn directories(
         &mut self,
         out: &mut Vec<String>,
         location: &Location<'a>,
@@ -239,21 +241,21 @@ impl<'a> Translator<'a> {
         last: Option<&str>,
         scope: &VariableScope,
     ) {
-        let Some(place) = self.folder_place(out, location, scope) else { return };
+        let Some(place) = self.directory_place(out, location, scope) else { return };
         let is_plain = place.root.is_none() && place.matcher.is_none();
         let earlier = Some(&indexes.earlier).filter(|earlier| is_plain && !earlier.is_empty());
         let no_earlier: Vec<_> = earlier.map(|earlier| format!("not file {earlier}")).into_iter().collect();
         let mut lines = Vec::new();
         self.redirect_alias_itself(&mut lines, location, scope);
-        let folder = self.fresh("folder");
+        let directory = self.fresh("directory");
         let itself = place.files(&[format!("{}/", place.path)]);
         // The path as it was sent, with its encoding.
-        let sent = format!("vars_regexp {folder} {{uri}} {}", quote(r"^([^?]*[^/?])(?:\?|$)"));
-        block(&mut lines, &format!("@{folder}"), [&itself[..], &[sent], &no_earlier].concat());
+        let sent = format!("vars_regexp {directory} {{uri}} {}", quote(r"^([^?]*[^/?])(?:\?|$)"));
+        block(&mut lines, &format!("@{directory}"), [&itself[..], &[sent], &no_earlier].concat());
         let mut redirect = Vec::new();
         self.write_fields(&mut redirect, &location.blocks, scope, Some(301));
-        redirect.push(format!("redir * {ORIGIN}{{re.{folder}.1}}/{{?query}} 301"));
-        self.guarded(&mut lines, location, scope, &folder, redirect);
+        redirect.push(format!("redir * {ORIGIN}{{re.{directory}.1}}/{{?query}} 301"));
+        self.guarded(&mut lines, location, scope, &directory, redirect);
         let with_slash = ["path */".to_owned()];
         let files = indexes.files;
         for files in files.chunks(if place.has_own_names { 1 } else { files.len().max(1) }) {
@@ -271,7 +273,7 @@ impl<'a> Translator<'a> {
             self.guarded(&mut lines, location, scope, &name, chosen);
         }
         if let Some(last) = last {
-            // A folder without an index: its path still ends in a slash.
+            // A directory without an index: its path still ends in a slash.
             let name = self.fresh("no_index");
             block(&mut lines, &format!("@{name}"), [&with_slash[..], &itself].concat());
             self.guarded(&mut lines, location, scope, &name, rewrite_anew(scope, rewrite(&with_query(last))));
@@ -282,8 +284,8 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// The files by other paths for which the `try_files` of a location looks before a folder.
-    fn candidates_before_folders(
+    /// The files by other paths for which the `try_files` of a location looks before a directory.
+    fn candidates_before_directories(
         &mut self,
         out: &mut Vec<String>,
         location: &Location<'a>,
@@ -298,14 +300,14 @@ impl<'a> Translator<'a> {
         self.candidates(out, files, &earlier, scope).unwrap_or_default()
     }
 
-    /// Returns the place of a location's folders in the file system.
-    pub(super) fn folder_place(
+    /// Returns the place of a location's directories in the file system.
+    pub(super) fn directory_place(
         &mut self,
         out: &mut Vec<String>,
         location: &Location<'a>,
         scope: &VariableScope,
-    ) -> Option<FolderPlace> {
-        let whole = FolderPlace {
+    ) -> Option<DirectoryPlace> {
+        let whole = DirectoryPlace {
             root: None,
             path: "{path}".to_owned(),
             prefix: String::new(),
@@ -315,7 +317,7 @@ impl<'a> Translator<'a> {
         match alias_of(location) {
             None => Some(whole),
             Some((alias, Pattern::Prefix { prefix, .. })) => {
-                // A path that nginx joins to the name of the folder is not within it.
+                // A path that nginx joins to the name of the directory is not within it.
                 let rest = match (alias.argument(0).ends_with('/'), prefix.ends_with('/')) {
                     (true, _) => "(.*)",
                     (false, true) => "(/)",
@@ -326,7 +328,7 @@ impl<'a> Translator<'a> {
                 out.push(format!("@{inside} path_regexp {inside} {}", quote(&expression)));
                 // Without a root it would be that of the server.
                 let root = self.expand(out, alias, scope, alias.argument(0)).unwrap_or("/nonexistent".to_owned());
-                Some(FolderPlace {
+                Some(DirectoryPlace {
                     root: Some(root),
                     path: format!("{{re.{inside}.1}}"),
                     prefix,
@@ -336,12 +338,12 @@ impl<'a> Translator<'a> {
             }
             Some((alias, _)) => {
                 let path = self.expand(out, alias, scope, alias.argument(0))?;
-                Some(FolderPlace { root: Some("/".to_owned()), path, has_own_names: true, ..whole })
+                Some(DirectoryPlace { root: Some("/".to_owned()), path, has_own_names: true, ..whole })
             }
         }
     }
 
-    /// Writes the redirect of the prefix of an `alias` to its slash, after the access rules: the matcher `file` finds no folder for `/`.
+    /// Writes the redirect of the prefix of an `alias` to its slash, after the access rules: the matcher `file` finds no directory for `/`.
     fn redirect_alias_itself(&mut self, out: &mut Vec<String>, location: &Location<'a>, scope: &VariableScope) {
         let Some((_, Pattern::Prefix { prefix, .. })) = alias_of(location) else { return };
         if !prefix.ends_with('/') && restricts(location) {
@@ -354,12 +356,12 @@ impl<'a> Translator<'a> {
     }
 }
 
-/// The folder around that of an `alias`, and the name in it, with a slash before it: the matcher `file` finds no folder for `/`. `None` for a
-/// name with variables.
-fn folder_of(alias: &Directive) -> Option<(&str, &str)> {
-    let folder = alias.argument(0).trim_end_matches('/');
-    let (outer_folder, name) = folder.split_at(folder.rfind('/')?);
-    (!name.contains('$') && is_plain_path(name)).then_some((outer_folder, name))
+/// The directory around that of an `alias`, and the name in it, with a slash before it: the matcher `file` finds no directory for `/`. `None`
+/// for a name with variables.
+fn directory_of(alias: &Directive) -> Option<(&str, &str)> {
+    let directory = alias.argument(0).trim_end_matches('/');
+    let (outer_directory, name) = directory.split_at(directory.rfind('/')?);
+    (!name.contains('$') && is_plain_path(name)).then_some((outer_directory, name))
 }
 
 /// The names of a location's indexes.
@@ -367,13 +369,13 @@ struct IndexNames<'t> {
     files: &'t [String],
     /// Rules apply to an index that was found.
     are_marked: bool,
-    /// The files for which `try_files` looks before a folder; empty without any.
+    /// The files for which `try_files` looks before a directory; empty without any.
     earlier: String,
 }
 
-/// The place of a location's folders in the file system.
-pub(super) struct FolderPlace {
-    /// The folder of an `alias`.
+/// The place of a location's directories in the file system.
+pub(super) struct DirectoryPlace {
+    /// The directory of an `alias`.
     root: Option<String>,
     /// The path of a request below the root.
     pub(super) path: String,
@@ -385,7 +387,7 @@ pub(super) struct FolderPlace {
     has_own_names: bool,
 }
 
-impl FolderPlace {
+impl DirectoryPlace {
     /// The lines of a matcher for files.
     pub(super) fn files(&self, paths: &[String]) -> Vec<String> {
         let paths = paths.iter().map(|path| quote(path)).collect::<Vec<_>>().join(" ");
@@ -399,9 +401,9 @@ impl FolderPlace {
 /// The line `index` of a location.
 struct Indexes<'a> {
     line: Option<&'a Directive>,
-    /// Names of files in a folder.
+    /// Names of files in a directory.
     files: Vec<String>,
-    /// A path, which counts for a folder without any of them.
+    /// A path, which counts for a directory without any of them.
     absolute: Option<&'a str>,
 }
 
@@ -417,19 +419,19 @@ impl<'a> Indexes<'a> {
     }
 }
 
-/// Whether a location needs the steps for folders: another one may serve the index of its folders in its own way.
-pub(super) fn leaves_folders(location: &Location<'_>, all: &Locations<'_>) -> bool {
+/// Whether a location needs the steps for directories: another one may serve the index of its directories in its own way.
+pub(super) fn leaves_directories(location: &Location<'_>, all: &Locations<'_>) -> bool {
     let Indexes { files, .. } = Indexes::of(location);
     let others = || all.ordered.iter().filter(|other| !std::ptr::eq(other.own(), location.own()) && !is_plain(other));
-    has_folders(location) && files.iter().any(|index| others().any(|other| may_take_index(other, location, index)))
+    has_directories(location) && files.iter().any(|index| others().any(|other| may_take_index(other, location, index)))
 }
 
-/// Whether a location serves files, and so folders, to some clients.
-fn has_folders(location: &Location<'_>) -> bool {
+/// Whether a location serves files, and so directories, to some clients.
+fn has_directories(location: &Location<'_>) -> bool {
     let block = location.own();
     let conditions = own(block, "if").into_iter();
     let has_pass = conditions.chain([block]).any(|d| PASSES.iter().any(|name| !own(d, name).is_empty()));
-    let may_be_folder = match &location.pattern {
+    let may_be_directory = match &location.pattern {
         Pattern::Exact(path) => path.ends_with('/'),
         Pattern::Regexp(expression) => ends(expression).is_none(),
         _ => true,
@@ -440,11 +442,11 @@ fn has_folders(location: &Location<'_>) -> bool {
         Some((alias, Pattern::Regexp(_))) => alias.argument(0).contains('$') && own(block, "try_files").is_empty(),
         _ => true,
     };
-    !has_pass && !denies_all(block) && may_be_folder && has_names && tests_folders(location)
+    !has_pass && !denies_all(block) && may_be_directory && has_names && tests_directories(location)
 }
 
-/// Whether the `try_files` of a location, if it has one, admits folders.
-fn tests_folders(location: &Location<'_>) -> bool {
+/// Whether the `try_files` of a location, if it has one, admits directories.
+fn tests_directories(location: &Location<'_>) -> bool {
     let files = own(location.own(), "try_files").first().copied();
     let candidates = files.and_then(|files| files.arguments.split_last()).map(|(_, candidates)| candidates);
     candidates.is_none_or(|candidates| candidates.iter().any(|path| path == "$uri/"))
@@ -470,15 +472,15 @@ fn is_plain(location: &Location<'_>) -> bool {
     !answers && !rules_choose_anew(block) && !has_break(block) && !restricts(location)
 }
 
-/// Whether a location may take the index of a folder of another location. Where that is unclear it may: the steps for folders lead to the
-/// location that nginx chooses in any case.
+/// Whether a location may take the index of a directory of another location. Where that is unclear it may: the steps for directories lead to
+/// the location that nginx chooses in any case.
 fn may_take_index(other: &Location<'_>, location: &Location<'_>, index: &str) -> bool {
-    // After a rule with `break` the folder may be any one.
+    // After a rule with `break` the directory may be any one.
     let is_any = has_break(location.own());
     let base = if is_any { "" } else { location.prefix().trim_end_matches('/') };
     let is_exact = !is_any && matches!(location.pattern, Pattern::Exact(_));
     let is_within = other.blocks.iter().any(|block| std::ptr::eq(*block, location.own()));
-    // The expression of a folder may not match the index in it, so that the path chooses among all.
+    // The expression of a directory may not match the index in it, so that the path chooses among all.
     let is_left = is_any || matches!(&location.pattern, Pattern::Regexp(expression) if looks_ahead(expression));
     match &other.pattern {
         _ if is_exact => other.takes(&format!("{base}/{index}")),
@@ -499,7 +501,7 @@ fn looks_ahead(expression: &str) -> bool {
     ["$", r"\z", r"\Z", r"\b", r"\B", "(?!", "(?="].iter().any(|end| expression.contains(end))
 }
 
-/// Whether an expression may match the path of an index, but not that of its folder, which ends in a slash. `true` where that is unclear.
+/// Whether an expression may match the path of an index, but not that of its directory, which ends in a slash. `true` where that is unclear.
 fn may_need_index(expression: &str, index: &str) -> bool {
     let begin = expression.trim_start_matches("(?i)");
     if ends(expression).is_some_and(|ends| !ends.iter().any(|end| index.to_ascii_lowercase().ends_with(end))) {
@@ -512,13 +514,13 @@ fn may_need_index(expression: &str, index: &str) -> bool {
     if escapes % 2 == 1 || index.contains(['/', '$']) {
         return true;
     }
-    // The match ends in the folder's path.
+    // The match ends in the directory's path.
     if needed.ends_with('/') && !needed.replace("(?:", "(").contains("(?") && !has_alternatives(needed) {
         return false;
     }
     let Some(texts) = texts_of(needed) else { return true };
     let first = index.chars().next().unwrap_or_default().to_ascii_lowercase();
-    // A text that begins in the folder's path goes on after its slash.
+    // A text that begins in the directory's path goes on after its slash.
     let goes_on = |texts: &str| {
         let mut after = texts.match_indices('/').map(|(at, _)| texts[at + 1..].chars().next().unwrap_or_default());
         after.any(|next| ['(', ')', '|', '^'].contains(&next) || next.to_ascii_lowercase() == first)
@@ -529,7 +531,7 @@ fn may_need_index(expression: &str, index: &str) -> bool {
 /// The texts of an expression that matches only some texts, with the signs of groups, alternatives and the beginning; `None` for others.
 fn texts_of(expression: &str) -> Option<String> {
     let mut texts = String::new();
-    // A look-ahead for a text without a slash ends within the folder's path.
+    // A look-ahead for a text without a slash ends within the directory's path.
     let expression = expression.replace("(?:", "(").replace("(?!", "(");
     let mut chars = expression.chars();
     while let Some(c) = chars.next() {
@@ -576,8 +578,8 @@ fn has_programs(block: &Directive) -> bool {
     block.block().iter().any(|directive| directive.name == "fastcgi_pass" || has_programs(directive))
 }
 
-/// Whether a location responds with a folder's redirect to its slash: it serves files, and `try_files` admits folders.
-pub(super) fn serves_folders(location: &Location<'_>) -> bool {
+/// Whether a location responds with a directory's redirect to its slash: it serves files, and `try_files` admits directories.
+pub(super) fn serves_directories(location: &Location<'_>) -> bool {
     let leaves = PASSES.iter().chain(&["return", "rewrite"]).any(|name| !own(location.own(), name).is_empty());
     let tried = inherited(&location.blocks, "try_files");
     !leaves && tried.last().is_none_or(|files| files.arguments.iter().any(|file| file == "$uri/"))

@@ -1,4 +1,4 @@
-//! Warns about roots in a configuration which are not readable folders. The check runs when it is loaded.
+//! Warns about roots in a configuration which are not readable directories. The check runs when it is loaded.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -37,14 +37,14 @@ fn collect<'v>(value: &'v Value, roots: &mut BTreeSet<&'v str>) {
     }
 }
 
-/// Returns the warning for a folder; `None` when it can be read.
+/// Returns the warning for a directory; `None` when it can be read.
 fn complaint(root: &Path) -> Option<String> {
     let found = match std::fs::metadata(root) {
-        Ok(metadata) if !metadata.is_dir() => "it is not a folder".to_owned(),
+        Ok(metadata) if !metadata.is_dir() => "it is not a directory".to_owned(),
         Ok(_) => std::fs::read_dir(root).err()?.to_string(),
         Err(error) => error.to_string(),
     };
-    Some(format!("found the root '{}', expected a folder that can be read: {found}", root.display()))
+    Some(format!("found the root '{}', expected a directory that can be read: {found}", root.display()))
 }
 
 /// Returns the position of `root` in the text, or of its first line when it is not found.
