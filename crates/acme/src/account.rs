@@ -207,7 +207,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
 /// Reads an account's key. One that this crate cannot use is an error and not replaced: it may be the key of an account that Caddy uses.
 fn read_key(at: &str, storage: &dyn Storage) -> Result<Option<PrivatePkcs8KeyDer<'static>>, AcmeError> {
     let Some(text) = storage.load(at)? else { return Ok(None) };
-    let key = pkcs8(&text).ok_or_else(|| AcmeError::AccountKey(storage.place(at)))?;
+    let key = pkcs8(&text).ok_or_else(|| AcmeError::AccountKey(storage.location(at)))?;
     Ok(Some(key))
 }
 

@@ -34,7 +34,7 @@ pub enum AcmeError {
     Slow(Duration),
     /// The account's files in storage could not be read or written.
     Storage(causeway_certs::Error),
-    /// The account's key at this place is not a P-256 key.
+    /// The account's key at this location is not a P-256 key.
     AccountKey(String),
     /// The authority has no account for the key that the configuration sets.
     NoAccount,
@@ -87,8 +87,8 @@ impl fmt::Display for AcmeError {
             Self::Malformed(found) => write!(f, "the authority's answer cannot be used: {found}"),
             Self::Slow(limit) => write!(f, "the authority did not answer within {} s", limit.as_secs()),
             Self::Storage(error) => error.fmt(f),
-            Self::AccountKey(place) => {
-                write!(f, "{place}: found an account key of another kind, expected a P-256 key as PEM")
+            Self::AccountKey(location) => {
+                write!(f, "{location}: found an account key of another kind, expected a P-256 key as PEM")
             }
             Self::NoAccount => {
                 f.write_str("found no account for the key in account_key at the authority, expected one")

@@ -91,11 +91,11 @@ impl PairFiles {
     /// # Errors
     /// A file cannot be read, has no certificate or key, or the key is not that of the certificate.
     pub fn check(&self) -> Result<(), Error> {
-        let place = self.certificate.display().to_string();
+        let location = self.certificate.display().to_string();
         let chain = read(&self.certificate)?;
         match &self.key {
-            Some(key) => pair(&chain, &read(key)?, &place, &key.display().to_string()).map(drop),
-            None => read_validity(&pem::chain(&chain, &place)?[0], &place).map(drop),
+            Some(key) => pair(&chain, &read(key)?, &location, &key.display().to_string()).map(drop),
+            None => read_validity(&pem::chain(&chain, &location)?[0], &location).map(drop),
         }
     }
 }
@@ -105,7 +105,7 @@ pub struct Authority {
     spec: AuthoritySpec,
     storage: SharedStorage,
     root: CertificateDer<'static>,
-    root_place: String,
+    root_location: String,
     /// Replaced at its renewal. Signatures meanwhile use the old one, and do not wait.
     signer: ArcSwap<Signer>,
 }
@@ -135,30 +135,30 @@ impl Authority {
     pub fn open(spec: AuthoritySpec, usual: &SharedStorage, now: SystemTime) -> Result<Self, Error> {
         let storage = spec.storage.as_ref().unwrap_or(usual).clone();
         let lock = lock_if_writable(&*storage, &format!("pki_{}", spec.id))?;
-        let (root, root_place) = match &spec.root {
+        let (root, root_location) = match &spec.root {
             Some(files) => {
-                let place = files.certificate.display().to_string();
-                let mut chain = pem::chain(&read(&files.certificate)?, &place)?;
-                (chain.swap_remove(0), place)
+                let location = files.certificate.display().to_string();
+                let mut chain = pem::chain(&read(&files.certificate)?, &location)?;
+                (chain.swap_remove(0), location)
             }
             None => {
                 let key = spec.key("root.crt");
                 let root = match storage.load(&key)? {
-                    Some(text) => pem::chain(&text, &storage.place(&key))?.swap_remove(0),
+                    Some(text) => pem::chain(&text, &storage.location(&key))?.swap_remove(0),
                     None => make_root(&spec, &*storage, &lock, now)?,
                 };
-                (root, storage.place(&key))
+                (root, storage.location(&key))
             }
         };
         // Parse the root now, so that an error names the root's file.
-        read_validity(&root, &root_place)?;
+        read_validity(&root, &root_location)?;
         let signer = match &spec.intermediate {
             Some(files) => {
                 let signer = intermediate_from(files, &spec)?;
                 if !signer.chain.last().is_some_and(|last| is_issued_by(last, &root)) {
-                    let place = files.certificate.display();
+                    let location = files.certificate.display();
                     tracing::warn!(
-                        "certificate authority '{}': the root {root_place} did not sign the intermediate {place}, so clients that \
+                        "certificate authority '{}': the root {root_location} did not sign the intermediate {location}, so clients that \
                          trust the root refuse its certificates",
                         spec.id
                     );
@@ -169,11 +169,11 @@ impl Authority {
                 let stored = stored_intermediate(&spec, &*storage, &root)?;
                 match stored.filter(|signer| signer.is_fresh(&spec, now)) {
                     Some(signer) => signer,
-                    None => make_intermediate(&spec, (&*storage, &lock), (&root, &root_place), Needed::Signed, now)?,
+                    None => make_intermediate(&spec, (&*storage, &lock), (&root, &root_location), Needed::Signed, now)?,
                 }
             }
         };
-        Ok(Self { spec, storage, root, root_place, signer: ArcSwap::from_pointee(signer) })
+        Ok(Self { spec, storage, root, root_location, signer: ArcSwap::from_pointee(signer) })
     }
 
     /// The configuration of this authority.
@@ -181,9 +181,9 @@ impl Authority {
         &self.spec
     }
 
-    /// Where the root's certificate is, which clients must trust: a file path, or a place in storage.
-    pub fn root_place(&self) -> &str {
-        &self.root_place
+    /// Where the root's certificate is, which clients must trust: a file path, or a location in storage.
+    pub fn root_location(&self) -> &str {
+        &self.root_location
     }
 
     /// The root's certificate as PEM.
@@ -221,7 +221,7 @@ impl Authority {
             Some(signer) => signer,
             None => {
                 let needed = Needed::beside(self.signer.load().not_after, now);
-                let root = (&self.root, &*self.root_place);
+                let root = (&self.root, &*self.root_location);
                 make_intermediate(&self.spec, (&*self.storage, &lock), root, needed, now)?
             }
         };
@@ -256,7 +256,7 @@ impl Authority {
         let signer = self.signer.load();
         let signer_ends = match by {
             SignedBy::Intermediate => signer.not_after,
-            SignedBy::Root => read_validity(&self.root, &self.root_place)?.1,
+            SignedBy::Root => read_validity(&self.root, &self.root_location)?.1,
         };
         if signer_ends <= now {
             return Err(Error::SignerExpired(self.spec.id.clone()));
@@ -337,20 +337,20 @@ fn make_root(
         pem::write_chain(std::slice::from_ref(root.der())).as_bytes(),
         Durability::Flushed,
     )?;
-    tracing::info!("certificate authority '{}': made its root, {}", spec.id, storage.place(&spec.key("root.crt")));
+    tracing::info!("certificate authority '{}': made its root, {}", spec.id, storage.location(&spec.key("root.crt")));
     Ok(root.der().clone())
 }
 
 fn make_intermediate(
     spec: &AuthoritySpec,
     (storage, lock): (&dyn Storage, &Lock),
-    (root, root_place): (&CertificateDer<'static>, &str),
+    (root, root_location): (&CertificateDer<'static>, &str),
     needed: Needed,
     now: SystemTime,
 ) -> Result<Signer, Error> {
     let name = spec.common_name(&spec.intermediate_common_name, now);
     let failed = |error: rcgen::Error| Error::Sign(name.clone(), error.to_string());
-    let root_left = read_validity(root, root_place)?.1.duration_since(now).unwrap_or_default();
+    let root_left = read_validity(root, root_location)?.1.duration_since(now).unwrap_or_default();
     if spec.intermediate_lifetime >= root_left {
         return Err(Error::IntermediateTooLong { id: spec.id.clone(), root_left });
     }
@@ -365,8 +365,8 @@ fn make_intermediate(
             lock.store(&spec.key("intermediate.crt"), pem::write_chain(&chain).as_bytes(), Durability::Flushed)
         });
     needed.check(&format!("certificate authority '{}': made an intermediate", spec.id), stored)?;
-    let place = storage.place(&spec.key("intermediate.crt"));
-    signer(chain, key, &place)
+    let location = storage.location(&spec.key("intermediate.crt"));
+    signer(chain, key, &location)
 }
 
 /// The usable intermediate in storage. `None` if there is none, or if it is malformed or of another root: the caller
@@ -378,8 +378,8 @@ fn stored_intermediate(
 ) -> Result<Option<Signer>, Error> {
     let (chain_key, key_key) = (spec.key("intermediate.crt"), spec.key("intermediate.key"));
     let (Some(chain), Some(key)) = (storage.load(&chain_key)?, storage.load(&key_key)?) else { return Ok(None) };
-    let (chain_place, key_place) = (storage.place(&chain_key), storage.place(&key_key));
-    let read = pair(&chain, &key, &chain_place, &key_place);
+    let (chain_location, key_location) = (storage.location(&chain_key), storage.location(&key_key));
+    let read = pair(&chain, &key, &chain_location, &key_location);
     match read {
         Ok(signer) if signer.chain.last().is_some_and(|last| is_issued_by(last, root)) => Ok(Some(signer)),
         Ok(_) => Ok(None),
@@ -397,40 +397,40 @@ fn intermediate_from(files: &PairFiles, spec: &AuthoritySpec) -> Result<Signer, 
             "no key file for its intermediate".to_owned(),
         ));
     };
-    let (chain_place, key_place) = (files.certificate.display().to_string(), key.display().to_string());
-    pair(&read(&files.certificate)?, &read(key)?, &chain_place, &key_place)
+    let (chain_location, key_location) = (files.certificate.display().to_string(), key.display().to_string());
+    pair(&read(&files.certificate)?, &read(key)?, &chain_location, &key_location)
 }
 
 /// Parses a signing chain and its key, and checks that they match.
-fn pair(chain: &[u8], key: &[u8], chain_place: &str, key_place: &str) -> Result<Signer, Error> {
-    let (chain, key) = (pem::chain(chain, chain_place)?, pem::key(key, key_place)?);
+fn pair(chain: &[u8], key: &[u8], chain_location: &str, key_location: &str) -> Result<Signer, Error> {
+    let (chain, key) = (pem::chain(chain, chain_location)?, pem::key(key, key_location)?);
     // Constructed only to check that the key belongs to the certificate.
-    let certificate = Certificate::new(chain.clone(), key.clone_key(), Vec::new(), (chain_place, key_place))?;
-    let key = KeyPair::try_from(&key).map_err(|error| Error::BadKey(key_place.to_owned(), error.to_string()))?;
+    let certificate = Certificate::new(chain.clone(), key.clone_key(), Vec::new(), (chain_location, key_location))?;
+    let key = KeyPair::try_from(&key).map_err(|error| Error::BadKey(key_location.to_owned(), error.to_string()))?;
     drop(certificate);
-    signer(chain, key, chain_place)
+    signer(chain, key, chain_location)
 }
 
-fn signer(chain: Vec<CertificateDer<'static>>, key: KeyPair, place: &str) -> Result<Signer, Error> {
-    let (not_before, not_after) = read_validity(&chain[0], place)?;
+fn signer(chain: Vec<CertificateDer<'static>>, key: KeyPair, location: &str) -> Result<Signer, Error> {
+    let (not_before, not_after) = read_validity(&chain[0], location)?;
     let issuer = Issuer::from_ca_cert_der(&chain[0], key);
-    let issuer = issuer.map_err(|error| Error::BadCertificate(place.to_owned(), error.to_string()))?;
+    let issuer = issuer.map_err(|error| Error::BadCertificate(location.to_owned(), error.to_string()))?;
     Ok(Signer { chain, issuer, not_before, not_after })
 }
 
 fn root_key(spec: &AuthoritySpec, storage: &dyn Storage) -> Result<KeyPair, Error> {
-    let (text, place) = match &spec.root {
+    let (text, location) = match &spec.root {
         Some(files) => {
             let path = files.key.as_ref().ok_or_else(|| Error::NoRootKey(spec.id.clone()))?;
             (read(path)?, path.display().to_string())
         }
         None => {
             let key = spec.key("root.key");
-            (storage.load(&key)?.ok_or_else(|| Error::NoRootKey(spec.id.clone()))?, storage.place(&key))
+            (storage.load(&key)?.ok_or_else(|| Error::NoRootKey(spec.id.clone()))?, storage.location(&key))
         }
     };
-    let key = pem::key(&text, &place)?;
-    KeyPair::try_from(&key).map_err(|error| Error::BadKey(place, error.to_string()))
+    let key = pem::key(&text, &location)?;
+    KeyPair::try_from(&key).map_err(|error| Error::BadKey(location, error.to_string()))
 }
 
 fn authority_params(name: &str, below: u8, from: SystemTime, to: SystemTime) -> Result<CertificateParams, Error> {
@@ -461,9 +461,9 @@ fn whole_seconds(moment: SystemTime) -> OffsetDateTime {
     moment.replace_nanosecond(0).unwrap_or(moment)
 }
 
-fn read_validity(certificate: &CertificateDer<'_>, place: &str) -> Result<(SystemTime, SystemTime), Error> {
+fn read_validity(certificate: &CertificateDer<'_>, location: &str) -> Result<(SystemTime, SystemTime), Error> {
     let (_, certificate) = X509Certificate::from_der(certificate)
-        .map_err(|error| Error::BadCertificate(place.to_owned(), error.to_string()))?;
+        .map_err(|error| Error::BadCertificate(location.to_owned(), error.to_string()))?;
     let validity = certificate.validity();
     Ok((moment(validity.not_before), moment(validity.not_after)))
 }

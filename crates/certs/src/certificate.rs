@@ -39,28 +39,29 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// Parses the leaf and checks the key against it. The two places name chain and key in error messages.
+    /// Parses the leaf and checks the key against it. The two locations name chain and key in error messages.
     pub(crate) fn new(
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
         tags: Vec<String>,
-        (chain_place, key_place): (&str, &str),
+        (chain_location, key_location): (&str, &str),
     ) -> Result<Self, Error> {
-        let bad = |why: String| Error::BadCertificate(chain_place.to_owned(), why);
-        let leaf = chain.first().ok_or_else(|| Error::NoCertificate(chain_place.to_owned(), "nothing".to_owned()))?;
+        let bad = |why: String| Error::BadCertificate(chain_location.to_owned(), why);
+        let leaf =
+            chain.first().ok_or_else(|| Error::NoCertificate(chain_location.to_owned(), "nothing".to_owned()))?;
         let (_, leaf) = X509Certificate::from_der(leaf).map_err(|error| bad(error.to_string()))?;
         let names = names(&leaf);
         if names.is_empty() {
-            return Err(Error::NoName(chain_place.to_owned()));
+            return Err(Error::NoName(chain_location.to_owned()));
         }
         let validity = leaf.validity();
         let (not_before, not_after) = (moment(validity.not_before), moment(validity.not_after));
         let signer = aws_lc_rs::sign::any_supported_type(&key);
-        let signer = signer.map_err(|_| Error::BadKey(key_place.to_owned(), kind(&key)))?;
+        let signer = signer.map_err(|_| Error::BadKey(key_location.to_owned(), kind(&key)))?;
         // rustls's `keys_match` rejects X.509 version 1 certificates, which Caddy serves, so this compares the keys
         // itself.
         if !signer.public_key().is_some_and(|own| is_public_key(&leaf, &own)) {
-            return Err(Error::KeyMismatch { key: key_place.to_owned(), certificate: chain_place.to_owned() });
+            return Err(Error::KeyMismatch { key: key_location.to_owned(), certificate: chain_location.to_owned() });
         }
         let zeros = leaf.raw_serial().iter().take_while(|byte| **byte == 0).count();
         let serial_number = leaf.raw_serial()[zeros..].into();

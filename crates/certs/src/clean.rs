@@ -81,7 +81,7 @@ fn last_clean(storage: &dyn Storage) -> Result<Option<SystemTime>, Error> {
     let record: Option<LastClean> = serde_json::from_slice(&text).ok();
     let at = record.and_then(|record| OffsetDateTime::parse(&record.tls.timestamp, &Rfc3339).ok());
     if at.is_none() {
-        tracing::warn!("{}: found no record of an earlier clean-up; cleaning now", storage.place(LAST_CLEAN));
+        tracing::warn!("{}: found no record of an earlier clean-up; cleaning now", storage.location(LAST_CLEAN));
     }
     Ok(at.map(SystemTime::from))
 }
@@ -112,7 +112,7 @@ fn remove_expired(storage: &dyn Storage, chain_at: &str, now: SystemTime) -> Res
     for at in [&format!("{stem}.key"), &format!("{stem}.json"), chain_at] {
         storage.delete(at)?;
     }
-    tracing::info!("{}: removed a certificate that expired more than two weeks ago", storage.place(chain_at));
+    tracing::info!("{}: removed a certificate that expired more than two weeks ago", storage.location(chain_at));
     Ok(true)
 }
 
@@ -124,11 +124,11 @@ struct Leaf {
 /// Reads a certificate's first name and expiry; `None` if storage has none by now. Unlike for serving, the key does not matter.
 fn leaf(storage: &dyn Storage, chain_at: &str) -> Result<Option<Leaf>, Error> {
     let Some(text) = storage.load(chain_at)? else { return Ok(None) };
-    let place = storage.place(chain_at);
-    let chain = pem::chain(&text, &place)?;
+    let location = storage.location(chain_at);
+    let chain = pem::chain(&text, &location)?;
     let (_, parsed) = X509Certificate::from_der(&chain[0])
-        .map_err(|error| Error::BadCertificate(place.clone(), error.to_string()))?;
-    let name = super::certificate::names(&parsed).into_iter().next().ok_or(Error::NoName(place))?;
+        .map_err(|error| Error::BadCertificate(location.clone(), error.to_string()))?;
+    let name = super::certificate::names(&parsed).into_iter().next().ok_or(Error::NoName(location))?;
     Ok(Some(Leaf { name, not_after: moment(parsed.validity().not_after) }))
 }
 

@@ -4,41 +4,41 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-/// Why certificates could not be loaded, obtained or stored. A `String` named "place" below is a file path or a
+/// Why certificates could not be loaded, obtained or stored. A `String` named "location" below is a file path or a
 /// position in the configuration.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file, a directory or a value in storage cannot be read: its place.
+    /// A file, a directory or a value in storage cannot be read: its location.
     Read(String, io::Error),
-    /// A file, a directory or a value in storage cannot be written: its place.
+    /// A file, a directory or a value in storage cannot be written: its location.
     Write(String, io::Error),
-    /// Another process held this lock for longer than the wait limit of 30 seconds: its place.
+    /// Another process held this lock for longer than the wait limit of 30 seconds: its location.
     Locked(String),
     /// The lock expired while it was held, because the process was suspended or could not reach the storage; another process may have taken
-    /// it since: its place.
+    /// it since: its location.
     LockLost(String),
     /// A setting of the storage that cannot be used: its name, and the reason.
     StorageSetting(&'static str, String),
-    /// A value in storage that cannot be decoded: its place, and the reason.
+    /// A value in storage that cannot be decoded: its location, and the reason.
     BadValue(String, String),
-    /// Input without a certificate: its place, and a description of the content found.
+    /// Input without a certificate: its location, and a description of the content found.
     NoCertificate(String, String),
-    /// PEM without the expected section, or broken PEM: its place, and the reason.
+    /// PEM without the expected section, or broken PEM: its location, and the reason.
     Pem(String, causeway_pem::Error),
-    /// A certificate that cannot be parsed: its place, and the parser's first error.
+    /// A certificate that cannot be parsed: its location, and the parser's first error.
     BadCertificate(String, String),
-    /// A certificate with neither a common name nor a subjectAltName: its place.
+    /// A certificate with neither a common name nor a subjectAltName: its location.
     NoName(String),
-    /// Input without a private key: its place, and a description of the content found.
+    /// Input without a private key: its location, and a description of the content found.
     NoKey(String, String),
-    /// An unusable private key: its place, and a description of the key.
+    /// An unusable private key: its location, and a description of the key.
     BadKey(String, String),
     /// The private key does not belong to the certificate.
     KeyMismatch {
-        /// The key's place.
+        /// The key's location.
         key: String,
-        /// The certificate's place.
+        /// The certificate's location.
         certificate: String,
     },
     /// A signature needs the root's private key, which is absent: the authority's ID.
@@ -61,29 +61,33 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Read(place, error) => write!(f, "{place}: cannot be read: {error}"),
-            Self::Write(place, error) => write!(f, "{place}: cannot be written: {error}"),
-            Self::Locked(place) => {
-                write!(f, "{place}: another process has held this lock for too long")
+            Self::Read(location, error) => write!(f, "{location}: cannot be read: {error}"),
+            Self::Write(location, error) => write!(f, "{location}: cannot be written: {error}"),
+            Self::Locked(location) => {
+                write!(f, "{location}: another process has held this lock for too long")
             }
-            Self::LockLost(place) => write!(f, "{place}: lost this lock while it was held, so nothing was written"),
+            Self::LockLost(location) => {
+                write!(f, "{location}: lost this lock while it was held, so nothing was written")
+            }
             Self::StorageSetting(name, why) => write!(f, "storage: {name}: {why}"),
-            Self::BadValue(place, why) => write!(f, "{place}: found a value that cannot be decoded: {why}"),
-            Self::NoCertificate(place, found) => {
-                write!(f, "{place}: found {found}, expected a certificate as PEM: `-----BEGIN CERTIFICATE-----`")
+            Self::BadValue(location, why) => write!(f, "{location}: found a value that cannot be decoded: {why}"),
+            Self::NoCertificate(location, found) => {
+                write!(f, "{location}: found {found}, expected a certificate as PEM: `-----BEGIN CERTIFICATE-----`")
             }
-            Self::Pem(place, error) => write!(f, "{}: {error}", error.place(place)),
-            Self::BadCertificate(place, why) => write!(f, "{place}: found a certificate that cannot be read: {why}"),
-            Self::NoName(place) => write!(
+            Self::Pem(location, error) => write!(f, "{}: {error}", error.location(location)),
+            Self::BadCertificate(location, why) => {
+                write!(f, "{location}: found a certificate that cannot be read: {why}")
+            }
+            Self::NoName(location) => write!(
                 f,
-                "{place}: found a certificate without a name, expected one in subjectAltName or as the subject's common name"
+                "{location}: found a certificate without a name, expected one in subjectAltName or as the subject's common name"
             ),
-            Self::NoKey(place, found) => {
-                write!(f, "{place}: found {found}, expected a private key as PEM: `-----BEGIN PRIVATE KEY-----`")
+            Self::NoKey(location, found) => {
+                write!(f, "{location}: found {found}, expected a private key as PEM: `-----BEGIN PRIVATE KEY-----`")
             }
-            Self::BadKey(place, found) => write!(
+            Self::BadKey(location, found) => write!(
                 f,
-                "{place}: found {found}, expected RSA of 2048 to 8192 bits, ECDSA on P-256, P-384 or P-521, or Ed25519"
+                "{location}: found {found}, expected RSA of 2048 to 8192 bits, ECDSA on P-256, P-384 or P-521, or Ed25519"
             ),
             Self::KeyMismatch { key, certificate } => {
                 write!(f, "{key}: found another key than that of the certificate in {certificate}")

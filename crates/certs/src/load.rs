@@ -27,7 +27,7 @@ pub enum LoadedSource {
     /// A chain and a key as PEM text in the configuration.
     Pem {
         /// The position in the configuration, for error messages.
-        place: String,
+        location: String,
         /// The chain, leaf first.
         certificate: String,
         /// The leaf's key.
@@ -59,18 +59,18 @@ pub fn load(sources: &[LoadedSource]) -> Result<Vec<Certificate>, Error> {
     for source in sources {
         match source {
             LoadedSource::Files { certificate, key, tags } => certificates.push(files(certificate, key, tags.clone())?),
-            LoadedSource::Pem { place, certificate, key, tags } => {
-                let (chain_place, key_place) = (format!("{place}.certificate"), format!("{place}.key"));
+            LoadedSource::Pem { location, certificate, key, tags } => {
+                let (chain_location, key_location) = (format!("{location}.certificate"), format!("{location}.key"));
                 let (chain, key) =
-                    (pem::chain(certificate.as_bytes(), &chain_place)?, pem::key(key.as_bytes(), &key_place)?);
-                certificates.push(checked(chain, key, tags.clone(), (&chain_place, &key_place))?);
+                    (pem::chain(certificate.as_bytes(), &chain_location)?, pem::key(key.as_bytes(), &key_location)?);
+                certificates.push(checked(chain, key, tags.clone(), (&chain_location, &key_location))?);
             }
             LoadedSource::Stored { storage, certificate, key, tags } => {
-                let places = [certificate, key].map(|key| storage.place(key));
-                let value = |key: &str| storage.load(key)?.ok_or_else(|| missing(storage.place(key)));
-                let chain = pem::chain(&value(certificate)?, &places[0])?;
-                let key = pem::key(&value(key)?, &places[1])?;
-                certificates.push(checked(chain, key, tags.clone(), (&places[0], &places[1]))?);
+                let locations = [certificate, key].map(|key| storage.location(key));
+                let value = |key: &str| storage.load(key)?.ok_or_else(|| missing(storage.location(key)));
+                let chain = pem::chain(&value(certificate)?, &locations[0])?;
+                let key = pem::key(&value(key)?, &locations[1])?;
+                certificates.push(checked(chain, key, tags.clone(), (&locations[0], &locations[1]))?);
             }
             LoadedSource::Directory(path) => directory(path, 0, &mut certificates)?,
         }
@@ -78,15 +78,15 @@ pub fn load(sources: &[LoadedSource]) -> Result<Vec<Certificate>, Error> {
     Ok(certificates)
 }
 
-fn missing(place: String) -> Error {
-    Error::Read(place, io::Error::new(io::ErrorKind::NotFound, "there is no such value in the storage"))
+fn missing(location: String) -> Error {
+    Error::Read(location, io::Error::new(io::ErrorKind::NotFound, "there is no such value in the storage"))
 }
 
 fn files(certificate: &Path, key: &Path, tags: Vec<String>) -> Result<Certificate, Error> {
-    let (chain_place, key_place) = (certificate.display().to_string(), key.display().to_string());
-    let chain = pem::chain(&read(certificate)?, &chain_place)?;
-    let key = pem::key(&read(key)?, &key_place)?;
-    checked(chain, key, tags, (&chain_place, &key_place))
+    let (chain_location, key_location) = (certificate.display().to_string(), key.display().to_string());
+    let chain = pem::chain(&read(certificate)?, &chain_location)?;
+    let key = pem::key(&read(key)?, &key_location)?;
+    checked(chain, key, tags, (&chain_location, &key_location))
 }
 
 /// Checks that chain and key match, and logs a warning if clients are likely to reject the certificate.
@@ -94,16 +94,16 @@ fn checked(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
     tags: Vec<String>,
-    places: (&str, &str),
+    locations: (&str, &str),
 ) -> Result<Certificate, Error> {
-    let certificate = Certificate::new(chain, key, tags, places)?;
-    warn(&certificate, places.0);
+    let certificate = Certificate::new(chain, key, tags, locations)?;
+    warn(&certificate, locations.0);
     Ok(certificate)
 }
 
-fn warn(certificate: &Certificate, place: &str) {
+fn warn(certificate: &Certificate, location: &str) {
     if let Some(warning) = certificate.warning(SystemTime::now()) {
-        tracing::warn!("{place}: {warning}");
+        tracing::warn!("{location}: {warning}");
     }
 }
 
@@ -129,19 +129,19 @@ fn directory(path: &Path, depth: usize, certificates: &mut Vec<Certificate>) -> 
 
 /// Reads one file that holds a chain and a key.
 fn bundle(path: &Path) -> Result<Certificate, Error> {
-    let place = path.display().to_string();
-    let certificate = from_bundle(&read(path)?, &place)?;
-    warn(&certificate, &place);
+    let location = path.display().to_string();
+    let certificate = from_bundle(&read(path)?, &location)?;
+    warn(&certificate, &location);
     Ok(certificate)
 }
 
-/// Parses a PEM text with a chain, leaf first, and the leaf's key, in any order. As in Caddy, the first key counts; later keys are ignored. `place` is the
-/// text's origin, for error messages.
+/// Parses a PEM text with a chain, leaf first, and the leaf's key, in any order. As in Caddy, the first key counts; later keys are ignored.
+/// `location` is the text's origin, for error messages.
 ///
 /// # Errors
 /// The text has no chain or no key, they do not belong together, or there is anything else in it.
-pub fn from_bundle(text: &[u8], place: &str) -> Result<Certificate, Error> {
-    let chain = pem::chain(text, place)?;
+pub fn from_bundle(text: &[u8], location: &str) -> Result<Certificate, Error> {
+    let chain = pem::chain(text, location)?;
     let foreign = pem::sections(text).find_map(|section| match section {
         Ok(
             SectionKind::Certificate | SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey,
@@ -150,9 +150,9 @@ pub fn from_bundle(text: &[u8], place: &str) -> Result<Certificate, Error> {
         Err(error) => Some(error.to_string()),
     });
     if let Some(found) = foreign {
-        return Err(Error::BadCertificate(place.to_owned(), found));
+        return Err(Error::BadCertificate(location.to_owned(), found));
     }
-    Certificate::new(chain, pem::key(text, place)?, Vec::new(), (place, place))
+    Certificate::new(chain, pem::key(text, location)?, Vec::new(), (location, location))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Error> {

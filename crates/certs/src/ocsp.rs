@@ -262,7 +262,7 @@ pub fn restore_response(certificate: &Certificate, storage: &dyn Storage, now: S
         Err(error) => return tracing::warn!("{error}"),
     };
     if let Err(error) = certificate.staple(&found, None, now) {
-        tracing::debug!("{}: found an OCSP response that is not stapled: {error}", storage.place(&key));
+        tracing::debug!("{}: found an OCSP response that is not stapled: {error}", storage.location(&key));
     }
 }
 

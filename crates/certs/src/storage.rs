@@ -32,7 +32,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
 
     /// Where a key's value is, for messages to the operator: a file path, or the address of a server with the key. Does not need the value
     /// to exist.
-    fn place(&self, key: &str) -> String;
+    fn location(&self, key: &str) -> String;
 
     /// Reads a value; `None` if there is none.
     ///
@@ -116,8 +116,8 @@ impl Lock {
 /// [`Error::Locked`].
 pub(crate) fn lock_if_writable(storage: &dyn Storage, name: &str) -> Result<Lock, Error> {
     match storage.lock(name) {
-        Err(Error::Write(place, error)) => {
-            Ok(Lock::new(NotWritable { place, kind: error.kind(), words: error.to_string() }))
+        Err(Error::Write(location, error)) => {
+            Ok(Lock::new(NotWritable { location, kind: error.kind(), words: error.to_string() }))
         }
         lock => lock,
     }
@@ -166,14 +166,14 @@ impl Needed {
 
 /// The lock of a storage that cannot be written, and the failure.
 struct NotWritable {
-    place: String,
+    location: String,
     kind: io::ErrorKind,
     words: String,
 }
 
 impl HeldLock for NotWritable {
     fn store(&self, _: &str, _: &[u8], _: Durability) -> Result<(), Error> {
-        Err(Error::Write(self.place.clone(), io::Error::new(self.kind, self.words.clone())))
+        Err(Error::Write(self.location.clone(), io::Error::new(self.kind, self.words.clone())))
     }
 }
 

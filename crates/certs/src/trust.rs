@@ -99,13 +99,13 @@ impl fmt::Display for TrustStoreError {
 impl std::error::Error for TrustStoreError {}
 
 impl TrustedRoot {
-    /// Reads the first certificate of a PEM text. `place` names the text in error messages.
+    /// Reads the first certificate of a PEM text. `location` names the text in error messages.
     ///
     /// # Errors
     /// The text has no certificate, or one that cannot be read.
-    pub fn read(text: &[u8], place: &str) -> Result<Self, Error> {
-        let der = pem::chain(text, place)?.swap_remove(0);
-        let bad = |why: String| Error::BadCertificate(place.to_owned(), why);
+    pub fn read(text: &[u8], location: &str) -> Result<Self, Error> {
+        let der = pem::chain(text, location)?.swap_remove(0);
+        let bad = |why: String| Error::BadCertificate(location.to_owned(), why);
         let (_, certificate) = X509Certificate::from_der(&der).map_err(|error| bad(error.to_string()))?;
         let name = certificate.subject().iter_common_name().find_map(|name| name.as_str().ok());
         let name = name.map_or_else(|| certificate.subject().to_string(), str::to_owned);
@@ -152,8 +152,8 @@ impl TrustStores {
     }
 
     fn system(&self) -> Option<(&'static Family, PathBuf)> {
-        let places = FAMILIES.iter().map(|family| (family, self.root.join(family.directory)));
-        places.into_iter().find(|(_, directory)| directory.is_dir())
+        let locations = FAMILIES.iter().map(|family| (family, self.root.join(family.directory)));
+        locations.into_iter().find(|(_, directory)| directory.is_dir())
     }
 
     fn add_to_system(&self, family: &Family, directory: &Path, root: &TrustedRoot) -> Result<bool, TrustStoreError> {
@@ -242,9 +242,9 @@ impl TrustStores {
 
     fn certutil(&self, database: &Path) -> Result<Command, TrustStoreError> {
         let mut command = Command::new(self.program("certutil", "libnss3-tools or nss-tools")?);
-        let mut place = OsString::from("sql:");
-        place.push(database);
-        command.arg("-d").arg(place);
+        let mut location = OsString::from("sql:");
+        location.push(database);
+        command.arg("-d").arg(location);
         Ok(command)
     }
 

@@ -24,7 +24,7 @@ impl Error {
 
     /// Returns the name of the text, followed by the line at fault.
     #[must_use]
-    pub fn place(&self, text: &str) -> String {
+    pub fn location(&self, text: &str) -> String {
         match self.line {
             Some(line) => format!("{text}:{line}"),
             None => text.to_owned(),

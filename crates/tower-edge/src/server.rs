@@ -359,7 +359,7 @@ fn present(known: Vec<ListenAddress>) -> Vec<ListenAddress> {
 /// [`ServeError::Certificate`]: there is none, the key's type is not supported, or they do not belong together.
 pub fn certified_key(chain: &[u8], key: &[u8]) -> Result<Arc<CertifiedKey>, ServeError> {
     let chain = read_certificates(chain)?;
-    let key = causeway_pem::key(key).map_err(|error| unusable(format!("{}: {error}", error.place("the key"))))?;
+    let key = causeway_pem::key(key).map_err(|error| unusable(format!("{}: {error}", error.location("the key"))))?;
     Ok(Arc::new(certificate::certified_key(chain, key).map_err(unusable)?))
 }
 
@@ -370,7 +370,7 @@ fn clients(authorities: &[u8], mode: ClientAuthenticationMode) -> Result<ClientA
 }
 
 fn read_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ServeError> {
-    causeway_pem::chain(pem).map_err(|error| unusable(format!("{}: {error}", error.place("the PEM text"))))
+    causeway_pem::chain(pem).map_err(|error| unusable(format!("{}: {error}", error.location("the PEM text"))))
 }
 
 fn unusable(problem: impl fmt::Display) -> ServeError {

@@ -92,7 +92,7 @@ impl StoredChallenge {
             let Some(text) = storage.load(&at)? else { continue };
             match serde_json::from_slice(&text) {
                 Ok(found) => return Ok(Some(found)),
-                Err(error) => tracing::warn!("{}: found a malformed challenge: {error}", storage.place(&at)),
+                Err(error) => tracing::warn!("{}: found a malformed challenge: {error}", storage.location(&at)),
             }
         }
         Ok(None)

@@ -47,7 +47,7 @@ impl Accounts<'_> {
         let at = self.key("accounts", id);
         let Some(text) = self.storage.load(&at)? else { return Ok(None) };
         let account = read(id, &text);
-        account.map(Some).ok_or_else(|| Problem::internal(&format!("{} is malformed", self.storage.place(&at))))
+        account.map(Some).ok_or_else(|| Problem::internal(&format!("{} is malformed", self.storage.location(&at))))
     }
 
     /// Returns the account of this id, which has signed the request: the signature is by the key that it has now, and it is active.

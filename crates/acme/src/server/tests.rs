@@ -597,8 +597,8 @@ impl Storage for WatchedStorage {
         self.files.identity()
     }
 
-    fn place(&self, key: &str) -> String {
-        self.files.place(key)
+    fn location(&self, key: &str) -> String {
+        self.files.location(key)
     }
 
     fn load(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {

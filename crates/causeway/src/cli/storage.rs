@@ -114,7 +114,7 @@ fn storage(config: &ConfigFlags) -> anyhow::Result<SharedStorage> {
 
 /// Where a storage is: its directory, or its server with the prefix of its keys.
 fn place(storage: &dyn Storage) -> String {
-    storage.place("").trim_end_matches('/').to_owned()
+    storage.location("").trim_end_matches('/').to_owned()
 }
 
 /// Writes all values to an archive and returns their number.

@@ -105,7 +105,7 @@ impl CertificateReader for Reader<'_> {
 
     fn stored(&self, storage: &plan::Storage, key: &str) -> Result<Vec<u8>, CertificateReadError> {
         let storage = storage::open(storage, self.data)?;
-        storage.load(key)?.ok_or_else(|| format!("{}: not in the storage", storage.place(key)).into())
+        storage.load(key)?.ok_or_else(|| format!("{}: not in the storage", storage.location(key)).into())
     }
 
     fn fetched(&self, url: &str, tls: &EndpointTls) -> Result<Vec<u8>, CertificateReadError> {
@@ -238,9 +238,9 @@ impl Custody {
         causeway_acme::server::serve_with(&self.keeper);
     }
 
-    /// Returns each authority's id with the place of its root certificate.
+    /// Returns each authority's id with the location of its root certificate.
     pub(super) fn roots(&self) -> Vec<(String, String)> {
-        self.keeper.authorities(|authority| (authority.spec().id.clone(), authority.root_place().to_owned()))
+        self.keeper.authorities(|authority| (authority.spec().id.clone(), authority.root_location().to_owned()))
     }
 
     /// Describes every name whose certificate the server obtains, sorted by name.
@@ -411,7 +411,9 @@ async fn clean(storage: SharedStorage, interval: Duration) {
 fn source(source: &CertificateSource, storage: Option<&SharedStorage>) -> Option<LoadedSource> {
     Some(match source.clone() {
         CertificateSource::Files { certificate, key, tags } => LoadedSource::Files { certificate, key, tags },
-        CertificateSource::Pem { place, certificate, key, tags } => LoadedSource::Pem { place, certificate, key, tags },
+        CertificateSource::Pem { location, certificate, key, tags } => {
+            LoadedSource::Pem { location, certificate, key, tags }
+        }
         CertificateSource::Stored { certificate, key, tags } => {
             LoadedSource::Stored { storage: storage?.clone(), certificate, key, tags }
         }

@@ -165,7 +165,7 @@ impl Rotation {
         let found = text.map(|text| KeyRecord::parse(&text)).transpose().unwrap_or_else(|why| {
             tracing::warn!(
                 "{}: replacing keys of session tickets that cannot be decoded: {why}",
-                storage.place(STORED)
+                storage.location(STORED)
             );
             None
         });

@@ -145,7 +145,7 @@ fn options_of_an_authority() {
     let root = PairFiles { certificate: file("root.crt"), key: Some(file("root.key")) };
     let spec = AuthoritySpec { root: Some(root.clone()), name: "Mine".into(), ..AuthoritySpec::new("my ca") };
     let mine = open(&directory, spec.clone(), now()).unwrap();
-    assert_eq!((mine.root_pem(), mine.root_place()), (theirs.root_pem(), file("root.crt").to_str().unwrap()));
+    assert_eq!((mine.root_pem(), mine.root_location()), (theirs.root_pem(), file("root.crt").to_str().unwrap()));
     assert_eq!(mine.common_names(now()).1, "Mine - ECC Intermediate");
     assert!(directory.path("data/pki/authorities/my_ca/intermediate.crt").exists());
     assert!(!directory.path("data/pki/authorities/my_ca/root.crt").exists());

@@ -16,9 +16,10 @@ const LOAD_PART_MIN: usize = 64;
 pub(super) fn stored(authority: &str, name: &str, storage: &dyn Storage) -> Result<Option<Certificate>, Error> {
     let [chain_at, key_at, _] = storage_keys(authority, name);
     let (Some(chain), Some(key)) = (storage.load(&chain_at)?, storage.load(&key_at)?) else { return Ok(None) };
-    let (chain_place, key_place) = (storage.place(&chain_at), storage.place(&key_at));
-    let read = pem::chain(&chain, &chain_place)
-        .and_then(|chain| Certificate::new(chain, pem::key(&key, &key_place)?, Vec::new(), (&chain_place, &key_place)));
+    let (chain_location, key_location) = (storage.location(&chain_at), storage.location(&key_at));
+    let read = pem::chain(&chain, &chain_location).and_then(|chain| {
+        Certificate::new(chain, pem::key(&key, &key_location)?, Vec::new(), (&chain_location, &key_location))
+    });
     Ok(read.inspect_err(|error| tracing::warn!("{error}; obtaining a new certificate")).ok())
 }
 

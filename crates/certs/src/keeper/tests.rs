@@ -168,8 +168,8 @@ impl Storage for WatchedStorage {
     fn identity(&self) -> String {
         self.inner.identity()
     }
-    fn place(&self, key: &str) -> String {
-        self.inner.place(key)
+    fn location(&self, key: &str) -> String {
+        self.inner.location(key)
     }
     fn load(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
         self.inner.load(key)
@@ -521,7 +521,7 @@ fn a_certificate_that_cannot_be_stored_is_served() {
     let (chain, key) = issued(&[NAME], now(), 90);
     let error = keeper.put(NAME, "one", &chain, &key, &lock).unwrap_err();
     assert!(
-        matches!(&error, Error::Write(place, _) if place.starts_with(directory.path("data").to_str().unwrap())),
+        matches!(&error, Error::Write(location, _) if location.starts_with(directory.path("data").to_str().unwrap())),
         "{error}"
     );
     assert_eq!((served(&keeper).is_some(), keeper.renew_at(NAME)), (true, Some(now() + 60 * DAY)));

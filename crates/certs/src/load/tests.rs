@@ -21,7 +21,7 @@ fn outcome(sources: &[LoadedSource]) -> Result<Vec<Vec<String>>, String> {
 }
 
 fn pem_source(certificate: &str, key: &str) -> [LoadedSource; 1] {
-    [LoadedSource::Pem { place: "p".into(), certificate: certificate.into(), key: key.into(), tags: Vec::new() }]
+    [LoadedSource::Pem { location: "p".into(), certificate: certificate.into(), key: key.into(), tags: Vec::new() }]
 }
 
 // Caddy's documentation of `load_files`, `load_pem`, `load_folders`: RSA, ECDSA and Ed25519, as PEM.
@@ -118,7 +118,7 @@ fn the_der_decides_the_format_of_a_key() {
 }
 
 #[test]
-fn mistakes_name_their_place() {
+fn mistakes_name_their_location() {
     let directory = Directory::new();
     let (certificate, key) = pair("a.example", &PKCS_ED25519);
     let (_, other) = pair("a.example", &PKCS_ED25519);
@@ -152,9 +152,9 @@ fn mistakes_name_their_place() {
     let (at, of) = (directory.path("der.crt"), directory.path("the.key"));
     fs::write(&at, &der).unwrap();
     fs::write(&of, &key).unwrap();
-    let place = at.display().to_string();
+    let location = at.display().to_string();
     let error = outcome(&[LoadedSource::Files { certificate: at, key: of, tags: vec![] }]).unwrap_err();
-    assert_eq!(error, format!("{place}: found binary data (DER), {wants_certificate}"));
+    assert_eq!(error, format!("{location}: found binary data (DER), {wants_certificate}"));
     let cut = &certificate[..certificate.len() / 2];
     let error = outcome(&pem_source(cut, &key)).unwrap_err();
     assert!(error.starts_with("p.certificate: found "), "{error}");

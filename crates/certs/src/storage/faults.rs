@@ -75,8 +75,8 @@ impl Storage for FatalStorage {
     fn identity(&self) -> String {
         self.inner.identity()
     }
-    fn place(&self, key: &str) -> String {
-        self.inner.place(key)
+    fn location(&self, key: &str) -> String {
+        self.inner.location(key)
     }
     fn load(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
         self.inner.load(key)
@@ -316,8 +316,8 @@ fn a_disk_without_room() {
         match keeper.storage().lock(&format!("issue_cert_{PUBLIC}")) {
             Ok(lock) => {
                 let error = keeper.put(PUBLIC, "ca", &chain, &key, &lock).unwrap_err();
-                let place = disk.0.path("data").display().to_string();
-                assert!(matches!(&error, Error::Write(at, _) if at.starts_with(&place)), "{error}");
+                let location = disk.0.path("data").display().to_string();
+                assert!(matches!(&error, Error::Write(at, _) if at.starts_with(&location)), "{error}");
                 assert_eq!(keeper.issued(PUBLIC).unwrap().certificate.not_before(), at);
             }
             Err(error) => assert!(!is_full && matches!(error, Error::Write(..)), "{error}"),

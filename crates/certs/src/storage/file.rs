@@ -60,7 +60,7 @@ impl Storage for FileStorage {
         format!("file_system {}", self.root.display())
     }
 
-    fn place(&self, key: &str) -> String {
+    fn location(&self, key: &str) -> String {
         self.path(key).display().to_string()
     }
 
@@ -68,7 +68,7 @@ impl Storage for FileStorage {
         match fs::read(self.path(key)) {
             Ok(value) => Ok(Some(value)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Error::Read(self.place(key), error)),
+            Err(error) => Err(Error::Read(self.location(key), error)),
         }
     }
 
@@ -76,17 +76,17 @@ impl Storage for FileStorage {
         match fs::metadata(self.path(key)).and_then(|facts| facts.modified()) {
             Ok(modified) => Ok(Some(modified)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Error::Read(self.place(key), error)),
+            Err(error) => Err(Error::Read(self.location(key), error)),
         }
     }
 
     fn store(&self, key: &str, value: &[u8], durability: Durability) -> Result<(), Error> {
-        replace(&self.path(key), value, durability).map_err(|error| Error::Write(self.place(key), error))
+        replace(&self.path(key), value, durability).map_err(|error| Error::Write(self.location(key), error))
     }
 
     fn delete(&self, key: &str) -> Result<(), Error> {
         match fs::remove_file(self.path(key)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::Write(self.place(key), error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::Write(self.location(key), error)),
             _ => {
                 // Removes the directory of a certificate, which is empty now. It fails if the directory holds other values.
                 if let Some(directory) = self.path(key).parent().filter(|directory| *directory != self.root) {

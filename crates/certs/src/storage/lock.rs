@@ -22,8 +22,8 @@ pub(super) struct FileLock {
 
 impl FileLock {
     pub(super) fn wait(path: &Path) -> Result<Self, Error> {
-        let place = || path.display().to_string();
-        let failed = |error| Error::Write(place(), error);
+        let location = || path.display().to_string();
+        let failed = |error| Error::Write(location(), error);
         let begun = Instant::now();
         loop {
             let mut options = OpenOptions::new();
@@ -38,7 +38,7 @@ impl FileLock {
                 Err(TryLockError::Error(error)) => return Err(failed(explained(&error))),
             }
             if begun.elapsed() >= LOCK_TIMEOUT {
-                return Err(Error::Locked(place()));
+                return Err(Error::Locked(location()));
             }
         }
     }

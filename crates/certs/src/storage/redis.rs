@@ -100,7 +100,7 @@ impl RedisSpec {
     }
 
     /// The address as a URL, without the password.
-    fn place(&self) -> String {
+    fn location(&self) -> String {
         let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
         let Self { host, port, db, .. } = self;
         if host.contains(':') {
@@ -114,7 +114,7 @@ impl RedisSpec {
 impl fmt::Debug for RedisSpec {
     /// Without the secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RedisSpec").field(&self.place()).field(&self.key_prefix).finish()
+        f.debug_tuple("RedisSpec").field(&self.location()).field(&self.key_prefix).finish()
     }
 }
 
@@ -125,7 +125,7 @@ pub struct RedisStorage {
 }
 
 struct Shared {
-    place: String,
+    location: String,
     user: String,
     prefix: String,
     codec: Codec,
@@ -141,7 +141,7 @@ impl RedisStorage {
     pub fn new(spec: &RedisSpec) -> Result<Self, Error> {
         let link = Arc::new(Link::new(spec)?);
         let shared = Shared {
-            place: spec.place(),
+            location: spec.location(),
             user: spec.username.clone(),
             prefix: spec.key_prefix.clone(),
             codec: Codec::new(spec.encryption_key.as_ref(), spec.compression)?,
@@ -172,40 +172,40 @@ impl RedisStorage {
         for (_, name) in &directories {
             store.arg(name);
         }
-        self.shared.link.query(&store).map_err(|error| Error::Write(self.place(key), error))
+        self.shared.link.query(&store).map_err(|error| Error::Write(self.location(key), error))
     }
 
     /// Reads a value's record.
     fn record(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
         let value = self.shared.link.query(redis::cmd("GET").arg(self.key(key)));
-        value.map_err(|error| Error::Read(self.place(key), error))
+        value.map_err(|error| Error::Read(self.location(key), error))
     }
 }
 
 impl fmt::Debug for RedisStorage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RedisStorage").field(&self.shared.place).field(&self.shared.prefix).finish()
+        f.debug_tuple("RedisStorage").field(&self.shared.location).field(&self.shared.prefix).finish()
     }
 }
 
 impl Storage for RedisStorage {
     fn identity(&self) -> String {
-        format!("redis {} {} {}", self.shared.place, self.shared.user, self.shared.prefix)
+        format!("redis {} {} {}", self.shared.location, self.shared.user, self.shared.prefix)
     }
 
-    fn place(&self, key: &str) -> String {
-        format!("{} key {}", self.shared.place, self.key(key))
+    fn location(&self, key: &str) -> String {
+        format!("{} key {}", self.shared.location, self.key(key))
     }
 
     fn load(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
         let record = self.record(key)?;
         let decode = |record: Vec<u8>| self.shared.codec.decode(&record);
-        record.map(decode).transpose().map_err(|why| Error::BadValue(self.place(key), why))
+        record.map(decode).transpose().map_err(|why| Error::BadValue(self.location(key), why))
     }
 
     fn modified(&self, key: &str) -> Result<Option<SystemTime>, Error> {
         let modified = self.record(key)?.map(|record| record::modified(&record));
-        modified.transpose().map_err(|why| Error::BadValue(self.place(key), why))
+        modified.transpose().map_err(|why| Error::BadValue(self.location(key), why))
     }
 
     /// Redis's own settings say whether a value survives a power failure.
@@ -225,7 +225,7 @@ impl Storage for RedisStorage {
             delete.arg(name);
         }
         let done: Result<Value, _> = self.shared.link.query(&delete);
-        done.map(drop).map_err(|error| Error::Write(self.place(key), error))
+        done.map(drop).map_err(|error| Error::Write(self.location(key), error))
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<String>, Error> {
@@ -239,7 +239,7 @@ impl Storage for RedisStorage {
                     ask.cmd("ZRANGE").arg(self.key(directory)).arg(0).arg(-1);
                 }
                 let names: Vec<Value> =
-                    self.shared.link.query_all(&ask).map_err(|error| Error::Read(self.place(prefix), error))?;
+                    self.shared.link.query_all(&ask).map_err(|error| Error::Read(self.location(prefix), error))?;
                 for (directory, names) in part.iter().zip(names) {
                     // A value in the place of a directory: it has no keys below it.
                     let Ok(names) = redis::from_redis_value::<Vec<String>>(names) else { continue };
@@ -260,7 +260,7 @@ impl Storage for RedisStorage {
 
     fn lock(&self, name: &str) -> Result<Lock, Error> {
         let key = format!("locks/{name}");
-        let token = self.shared.locks.wait(&self.key(&key), &self.place(&key))?;
+        let token = self.shared.locks.wait(&self.key(&key), &self.location(&key))?;
         Ok(Lock::new(lock::HeldRedisLock { storage: self.clone(), key: self.key(&key), token }))
     }
 }

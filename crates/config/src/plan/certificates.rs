@@ -124,7 +124,7 @@ pub enum CertificateSource {
     /// A chain and a key as PEM text.
     Pem {
         /// Their JSON path, for error messages.
-        place: String,
+        location: String,
         /// The chain as PEM.
         certificate: String,
         /// The key as PEM.

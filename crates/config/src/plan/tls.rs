@@ -195,7 +195,7 @@ impl CertificatesConfig {
         }
         for (index, pair) in self.load_pem.iter().enumerate() {
             sources.push(CertificateSource::Pem {
-                place: format!("apps.tls.certificates.load_pem[{index}]"),
+                location: format!("apps.tls.certificates.load_pem[{index}]"),
                 certificate: build.known(&pair.certificate),
                 key: build.known(&pair.key),
                 tags: pair.tags.iter().map(|tag| build.known(tag)).collect(),

@@ -287,7 +287,7 @@ pub fn pem_certificates(text: &[u8], origin: &str, build: &Build<'_>) -> Result<
 
 /// Creates an error for a PEM text that `origin` names.
 pub fn refuse_pem(error: &causeway_pem::Error, origin: &str, build: &Build<'_>) -> BuildError {
-    build.refuse(format!("{}: {}", error.place(origin), error.found), error.expected)
+    build.refuse(format!("{}: {}", error.location(origin), error.found), error.expected)
 }
 
 /// Returns the certificates that `read` finds for each element of the list `key`. The elements' placeholders that are known at load are

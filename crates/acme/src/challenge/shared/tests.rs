@@ -37,8 +37,8 @@ impl Storage for CountedStorage {
     fn identity(&self) -> String {
         self.inner.identity()
     }
-    fn place(&self, key: &str) -> String {
-        self.inner.place(key)
+    fn location(&self, key: &str) -> String {
+        self.inner.location(key)
     }
     fn load(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
         self.reads.fetch_add(1, Ordering::Relaxed);

@@ -23,7 +23,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 pub(super) struct Link {
     client: Client,
-    place: String,
+    location: String,
     timeout: Duration,
     state: Mutex<LinkState>,
     /// Notified when a connection is free, and all waiting calls when the server has become unreachable.
@@ -39,7 +39,7 @@ struct LinkState {
     down: Option<(Instant, String)>,
 }
 
-/// A free place for a call, with an idle connection if there is one.
+/// A free slot for a call, with an idle connection if there is one.
 struct CallSlot<'a> {
     link: &'a Link,
     idle: Option<Connection>,
@@ -76,7 +76,7 @@ impl Link {
         };
         Ok(Self {
             client: client.map_err(refused)?,
-            place: spec.place(),
+            location: spec.location(),
             timeout: spec.timeout.unwrap_or(TIMEOUT),
             state: Mutex::default(),
             free: Condvar::new(),
@@ -129,7 +129,7 @@ impl Link {
                 let mut state = self.state();
                 state.idle.push(connection);
                 if state.down.take().is_some() {
-                    tracing::info!("{}: reachable again", self.place);
+                    tracing::info!("{}: reachable again", self.location);
                 }
                 drop(state);
                 result.map_err(|error| io::Error::other(error.to_string()))
@@ -137,7 +137,7 @@ impl Link {
         }
     }
 
-    /// Waits for a place.
+    /// Waits for a slot.
     fn slot(&self) -> io::Result<CallSlot<'_>> {
         let mut state = self.state();
         loop {
@@ -171,10 +171,10 @@ impl Link {
         state.idle.clear();
         let before = state.down.replace((Instant::now() + RETRY_AFTER, why.clone()));
         drop(state);
-        // All of them: a call that fails has no place, the end of which would notify the next one.
+        // All of them: a call that fails has no slot, the release of which would notify the next one.
         self.free.notify_all();
         if before.is_none() {
-            tracing::error!("{}: unreachable: {why}; certificates in use stay in use", self.place);
+            tracing::error!("{}: unreachable: {why}; certificates in use stay in use", self.location);
         }
         io::Error::new(io::ErrorKind::NotConnected, why)
     }

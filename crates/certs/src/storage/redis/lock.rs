@@ -65,14 +65,14 @@ impl Locks {
     }
 
     /// Waits until the lock is free and takes it. Returns its token.
-    pub(super) fn wait(self: &Arc<Self>, key: &str, place: &str) -> Result<String, Error> {
+    pub(super) fn wait(self: &Arc<Self>, key: &str, location: &str) -> Result<String, Error> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes).map_err(|_| Error::Random)?;
         let token = format!("{:032x}", u128::from_ne_bytes(bytes));
         let begun = Instant::now();
-        while !self.evaluate(TAKE, key, &token).map_err(|error| Error::Write(place.to_owned(), error))? {
+        while !self.evaluate(TAKE, key, &token).map_err(|error| Error::Write(location.to_owned(), error))? {
             if begun.elapsed() >= LOCK_TIMEOUT {
-                return Err(Error::Locked(place.to_owned()));
+                return Err(Error::Locked(location.to_owned()));
             }
             thread::sleep(CHECK_EVERY);
         }
@@ -138,7 +138,7 @@ impl HeldLock for HeldRedisLock {
             return Ok(());
         }
         let within = self.key.strip_prefix(&*self.storage.shared.prefix).unwrap_or(&self.key);
-        Err(Error::LockLost(self.storage.place(within.trim_start_matches('/'))))
+        Err(Error::LockLost(self.storage.location(within.trim_start_matches('/'))))
     }
 }
 

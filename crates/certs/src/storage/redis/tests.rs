@@ -123,7 +123,7 @@ fn values() {
     while !left().is_empty() {
         assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", left());
     }
-    assert_eq!(storage.place("a/b"), format!("redis://127.0.0.1:{}/0 key caddy/a/b", server.port));
+    assert_eq!(storage.location("a/b"), format!("redis://127.0.0.1:{}/0 key caddy/a/b", server.port));
 }
 
 // Records as the plugin writes them: by Go's `encoding/json`, with dates in any time zone, an empty value as null.
@@ -229,8 +229,8 @@ fn a_lost_lock_writes_nothing() {
     let next = server.storage().lock("n").unwrap();
     next.store("x", b"by the next", Durability::Flushed).unwrap();
     let error = lost.store("x", b"by the lost", Durability::Flushed).unwrap_err();
-    let place = format!("redis://127.0.0.1:{}/0 key caddy/locks/n", server.port);
-    assert!(matches!(&error, Error::LockLost(at) if *at == place), "{error}");
+    let location = format!("redis://127.0.0.1:{}/0 key caddy/locks/n", server.port);
+    assert!(matches!(&error, Error::LockLost(at) if *at == location), "{error}");
     drop(lost);
     // The first release in the queue is that of the lost lock.
     drop(storage.lock("m").unwrap());
@@ -314,7 +314,7 @@ fn a_server_that_restarts() {
         assert!(matches!(&error, Error::Read(_, why) if why.kind() == std::io::ErrorKind::NotConnected), "{error}");
     }
     let error = storage.lock("n").unwrap_err().to_string();
-    assert!(error.starts_with(&storage.place("locks/n")) && error.contains("Connection refused"), "{error}");
+    assert!(error.starts_with(&storage.location("locks/n")) && error.contains("Connection refused"), "{error}");
     server.resume();
     while storage.store("x", b"two", Durability::Flushed).is_err() {
         std::thread::sleep(Duration::from_millis(50));

@@ -75,7 +75,7 @@ fn certificates(line: &mut Dispenser<'_>) -> Result<Vec<Value>, Error> {
     let bytes = std::fs::read(&**name)
         .map_err(|error| line.error(ErrorKind::Custom(format!("open {name}: {error}").into())))?;
     causeway_pem::refuse_joined_lines(&bytes)
-        .map_err(|error| line.error(ErrorKind::Custom(format!("{}: {error}", error.place(name)).into())))?;
+        .map_err(|error| line.error(ErrorKind::Custom(format!("{}: {error}", error.location(name)).into())))?;
     let mut found = Vec::new();
     for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(&bytes) {
         match section {
