@@ -23,10 +23,10 @@ use crate::workshop::Workshop;
 
 /// Clients that make a new connection for each request, and the pause from the start of one to the start of the next.
 const CONNECTING: usize = 4;
-const CONNECT_EVERY: Duration = Duration::from_millis(40);
+const CONNECT_INTERVAL: Duration = Duration::from_millis(40);
 /// Clients that keep their connection, and the pause between two requests.
 const KEEPING: usize = 16;
-const REQUEST_EVERY: Duration = Duration::from_millis(40);
+const REQUEST_INTERVAL: Duration = Duration::from_millis(40);
 /// The rest of the certificates' lifetime of 90 days: less than a third, so that all are due.
 const DAYS_LEFT: i64 = 20;
 /// Duration of the measurement after the renewals.
@@ -61,8 +61,8 @@ pub(super) fn run(shop: &mut Workshop, extent: &Extent, progress: &Progress) -> 
              time to another name, and {KEEPING} clients send a request every {} ms on one connection. `after` is the same load for {} s when all \
              certificates are new. A time counts from when the connection or the request was due. Pebble, the clients and the server share all \
              cores. The target of the failures is 0: a handshake counts as failed also if the leaf does not name the site.",
-            CONNECT_EVERY.as_millis(),
-            REQUEST_EVERY.as_millis(),
+            CONNECT_INTERVAL.as_millis(),
+            REQUEST_INTERVAL.as_millis(),
             AFTER.as_secs()
         ),
         chart: Some(Chart { bars: vec!["handshake p99".to_owned()], label: Some("failed handshakes".to_owned()) }),
@@ -219,12 +219,12 @@ fn load(address: SocketAddr, count: usize, wait: impl FnOnce() -> Result<()>) ->
 }
 
 /// Calls `work` with the time at which it is due, at a fixed rate.
-fn paced(every: Duration, is_over: &AtomicBool, mut work: impl FnMut(Instant)) {
+fn paced(interval: Duration, is_over: &AtomicBool, mut work: impl FnMut(Instant)) {
     let mut due = Instant::now();
     while !is_over.load(Ordering::Relaxed) {
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         work(due);
-        due += every;
+        due += interval;
     }
 }
 
@@ -232,7 +232,7 @@ fn connect(address: SocketAddr, count: usize, seed: usize, is_over: &AtomicBool)
     let mut outcome = Outcome::new();
     // A stride that is coprime to the count visits every name.
     let mut number = seed * count / CONNECTING;
-    paced(CONNECT_EVERY, is_over, |due| {
+    paced(CONNECT_INTERVAL, is_over, |due| {
         number = (number + 7) % count;
         outcome.count(due, visit(address, &host(number, count)));
     });
@@ -254,7 +254,7 @@ fn keep(address: SocketAddr, count: usize, seed: usize, is_over: &AtomicBool) ->
     let name = host(seed % count, count);
     let connect = || Client::full(address, &name, Exchange::X25519)?.connect();
     let mut stream = connect();
-    paced(REQUEST_EVERY, is_over, |due| {
+    paced(REQUEST_INTERVAL, is_over, |due| {
         let result = match &mut stream {
             Ok(stream) => exchange(stream, &request(&name, "keep-alive")),
             Err(error) => Err(anyhow::anyhow!("{error:#}")),

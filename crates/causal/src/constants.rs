@@ -648,7 +648,7 @@ pub(crate) const CURVE_SPEEDUPS: [f64; 11] = [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0
 /// Interval at which samples are moved out of the signal handler's rings.
 ///
 /// Unit: ns. Calibration: chosen.
-pub(crate) const SAMPLES_DRAINED_EVERY: u64 = 50 * MS;
+pub(crate) const SAMPLE_DRAIN_INTERVAL: u64 = 50 * MS;
 
 /// Shortest time from the result of an analysis to the next analysis.
 ///

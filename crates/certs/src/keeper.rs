@@ -46,7 +46,7 @@ pub struct CertificatePlan {
     /// The names whose certificates public authorities sign.
     pub public: Vec<Public>,
     /// The longest time between two renewal checks.
-    pub look_every: Duration,
+    pub renewal_check_interval: Duration,
 }
 
 /// A name whose certificate a public authority signs. The keeper finds its certificate in storage and serves it; the caller obtains new ones
@@ -138,7 +138,7 @@ pub struct NameRecord {
 pub struct Keeper {
     store: Arc<Store>,
     storage: SharedStorage,
-    look_every: Duration,
+    renewal_check_interval: Duration,
     /// The supplied certificates that name an OCSP responder.
     stapled: (Vec<Arc<Certificate>>, OcspPolicy),
     /// Without a lock: a renewal can wait for the locks of storage for minutes, and others use the authorities meanwhile.
@@ -193,8 +193,16 @@ impl Keeper {
     /// # Panics
     /// Panics if a managed name refers to an authority that is not in `wanted`.
     pub fn open(wanted: CertificatePlan, before: Option<&Self>, now: SystemTime) -> Result<Self, Error> {
-        let CertificatePlan { storage, authorities, loaded, loaded_ocsp, selections, managed, public, look_every } =
-            wanted;
+        let CertificatePlan {
+            storage,
+            authorities,
+            loaded,
+            loaded_ocsp,
+            selections,
+            managed,
+            public,
+            renewal_check_interval,
+        } = wanted;
         let authorities: Vec<_> =
             authorities.into_iter().map(|spec| Authority::open(spec, &storage, now)).collect::<Result<_, _>>()?;
         // A certificate carries over if its settings and the storage are unchanged, it is not due, and its authority
@@ -225,7 +233,14 @@ impl Keeper {
         let public = kept.public.values().filter_map(PublicState::certificate);
         let store = Store::new(loaded.iter().chain(managed).chain(public).cloned(), selections);
         let stapled = (with_responder, loaded_ocsp);
-        Ok(Self { store: Arc::new(store), storage, look_every, stapled, authorities, kept: Mutex::new(kept) })
+        Ok(Self {
+            store: Arc::new(store),
+            storage,
+            renewal_check_interval,
+            stapled,
+            authorities,
+            kept: Mutex::new(kept),
+        })
     }
 
     /// The index that handshakes use.
@@ -458,8 +473,8 @@ impl Keeper {
         // Certificates that could not be renewed are still due, so their date is in the past and the bounds below
         // apply.
         let soonest = dues.chain(self.authorities.iter().filter_map(Authority::renew_at)).min();
-        let until = soonest.map_or(self.look_every, |at| at.duration_since(now).unwrap_or_default());
-        let until = until.clamp(RENEWAL_CHECK_PAUSE_MIN, self.look_every.max(RENEWAL_CHECK_PAUSE_MIN));
+        let until = soonest.map_or(self.renewal_check_interval, |at| at.duration_since(now).unwrap_or_default());
+        let until = until.clamp(RENEWAL_CHECK_PAUSE_MIN, self.renewal_check_interval.max(RENEWAL_CHECK_PAUSE_MIN));
         let until = if failed { until.max(RENEWAL_RETRY_PAUSE) } else { until };
         kept.next_look = now + until;
         until
@@ -469,7 +484,7 @@ impl Keeper {
     pub fn until_renewal(&self, now: SystemTime) -> Duration {
         let left = self.kept().next_look.duration_since(now).unwrap_or_default();
         // The upper bound is for a clock that was set back.
-        left.clamp(RENEWAL_CHECK_PAUSE_MIN, self.look_every.max(RENEWAL_RETRY_PAUSE))
+        left.clamp(RENEWAL_CHECK_PAUSE_MIN, self.renewal_check_interval.max(RENEWAL_RETRY_PAUSE))
     }
 
     /// Returns the managed names that are due. Drops names on demand whose certificate no handshake has used.

@@ -35,7 +35,7 @@ pub(crate) const BACKLOG: i32 = 4096;
 /// Pause of accepting when the process is out of descriptors or memory; closing connections release some.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(250);
 /// How often a worker reports that.
-const REPORT_EVERY: Duration = Duration::from_secs(10);
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A connection on its way to another worker.
 pub(crate) struct HandedConnection {
@@ -188,7 +188,7 @@ pub(crate) async fn accept(
             Err(_) if is_ending => return,
             Err(error) => {
                 // Out of descriptors or memory: the listener stays readable, so accepting again at once would spin.
-                if reported.is_none_or(|at| at.elapsed() >= REPORT_EVERY) {
+                if reported.is_none_or(|at| at.elapsed() >= REPORT_INTERVAL) {
                     tracing::warn!(%error, "pausing accept for {} ms", EXHAUSTED_PAUSE.as_millis());
                     reported = Some(Instant::now());
                 }

@@ -39,7 +39,7 @@ pub(crate) use services::Services;
 use time::Timers;
 
 /// How often the pools free storage that was not needed.
-const SHRINK_EVERY: Duration = Duration::from_secs(2);
+const SHRINK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The memory and the time that a worker lends to its connections. Lives in an `Rc` on the worker's thread.
 pub(crate) struct Core {
@@ -135,7 +135,7 @@ impl Core {
     /// The task that fires deadlines and sleeps, and shrinks the pools; one per worker, for its life.
     pub(crate) async fn keep_time(self: Rc<Self>) {
         let mut alarm = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
-        let mut shrink_at = clock::now() + SHRINK_EVERY;
+        let mut shrink_at = clock::now() + SHRINK_INTERVAL;
         poll_fn(|poll_cx| {
             self.timers.register(poll_cx);
             loop {
@@ -143,7 +143,7 @@ impl Core {
                 self.timers.advance(now);
                 if now >= shrink_at {
                     self.memory.shrink();
-                    shrink_at = now + SHRINK_EVERY;
+                    shrink_at = now + SHRINK_INTERVAL;
                 }
                 let shrink = self.memory.has_surplus().then_some(shrink_at);
                 // An idle worker sets no alarm, so it never wakes: a connection's first deadline wakes this task.

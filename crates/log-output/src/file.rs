@@ -17,7 +17,7 @@ const ROLL_AGAIN: Duration = Duration::from_secs(60);
 /// By how much the creation time of a file may precede the clock at most: the kernel reads its own clock once a tick.
 const CREATION_LAG: Duration = Duration::from_millis(100);
 /// How often the failure to reopen a file is reported.
-const REPORT_EVERY: Duration = Duration::from_secs(1);
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A file as a configuration describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,7 +114,7 @@ impl LogFile {
             }
             Err(error) => {
                 if self.quiet_until.is_none_or(|until| Instant::now() >= until) {
-                    self.quiet_until = Some(Instant::now() + REPORT_EVERY);
+                    self.quiet_until = Some(Instant::now() + REPORT_INTERVAL);
                     let path = self.spec.path.display();
                     tracing::error!(
                         "log file {path}: cannot reopen it: {error}; writing to the file that was moved or removed"

@@ -15,7 +15,7 @@ use crate::queue::{Command, LineQueue};
 /// which costs the worker more than everything else about the line.
 const PAUSE: Duration = Duration::from_millis(5);
 /// How often lost lines are reported, and how long the thread waits for a line at most.
-const REPORT_EVERY: Duration = Duration::from_secs(1);
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 thread_local! {
     /// The output whose thread this is; 0 for all other threads.
@@ -126,7 +126,7 @@ pub(crate) fn run(number: u64, queue: &LineQueue, sink: Sink, name: &str) {
         batch: Batch::default(),
         flushes: Vec::new(),
         faults: Faults::default(),
-        report_at: Instant::now() + REPORT_EVERY,
+        report_at: Instant::now() + REPORT_INTERVAL,
         waits: false,
         is_ending: false,
     };
@@ -142,8 +142,8 @@ pub(crate) fn run(number: u64, queue: &LineQueue, sink: Sink, name: &str) {
             queue.pause(PAUSE);
         } else {
             let begin = Instant::now();
-            queue.wait(REPORT_EVERY);
-            if begin.elapsed() >= REPORT_EVERY {
+            queue.wait(REPORT_INTERVAL);
+            if begin.elapsed() >= REPORT_INTERVAL {
                 queue.release();
                 writer.batch.release();
             }
@@ -198,7 +198,7 @@ impl Writer<'_> {
                         tracing::warn!("log output {}: cannot write; lines are kept in memory: {error}", self.name);
                     }
                     self.report_if_due();
-                    self.queue.pause(wait.min(REPORT_EVERY));
+                    self.queue.pause(wait.min(REPORT_INTERVAL));
                     self.carry_out_commands();
                 }
                 _ => {
@@ -232,7 +232,7 @@ impl Writer<'_> {
 
     fn report_if_due(&mut self) {
         if Instant::now() >= self.report_at {
-            self.report_at = Instant::now() + REPORT_EVERY;
+            self.report_at = Instant::now() + REPORT_INTERVAL;
             self.report();
         }
     }

@@ -12,7 +12,7 @@ use crate::link::RedisLink;
 use crate::rounds;
 
 /// Rounds begin at least this far apart.
-pub const ROUND_EVERY: Duration = Duration::from_millis(100);
+pub const ROUND_INTERVAL: Duration = Duration::from_millis(100);
 /// Keys in one round; further ones wait for the next. A round of this size takes Redis some 20 ms.
 pub const KEYS_PER_ROUND: usize = 4096;
 

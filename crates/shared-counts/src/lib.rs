@@ -13,7 +13,7 @@ mod rounds;
 mod server;
 
 pub use exchange::{
-    CountExchange, CountedKeys, ExchangeStatus, KEYS_PER_ROUND, KeyNews, ROUND_EVERY, WindowCounts, statuses,
+    CountExchange, CountedKeys, ExchangeStatus, KEYS_PER_ROUND, KeyNews, ROUND_INTERVAL, WindowCounts, statuses,
 };
 pub use server::{RedisPlace, RedisServer};
 

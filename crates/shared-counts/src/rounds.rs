@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::exchange::{CountedKeys, ExchangeState, KEYS_PER_ROUND, KeyNews, ROUND_EVERY};
+use crate::exchange::{CountedKeys, ExchangeState, KEYS_PER_ROUND, KeyNews, ROUND_INTERVAL};
 use crate::link::RedisLink;
 
 /// The wait after a failed round.
@@ -55,7 +55,7 @@ pub(crate) fn run(shared: &ExchangeState, mut link: RedisLink) {
         }
         is_down = result.is_err();
         shared.set_down(is_down);
-        next = if is_down { Instant::now() + RETRY_AFTER } else { began + ROUND_EVERY };
+        next = if is_down { Instant::now() + RETRY_AFTER } else { began + ROUND_INTERVAL };
         if is_down {
             round.iter().for_each(|MemberNews { member, news }| news.iter().for_each(|news| member.restore(news)));
             shared.keep_news();

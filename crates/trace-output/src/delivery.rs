@@ -17,7 +17,7 @@ const BACK_OFF_MAX: Duration = Duration::from_secs(5);
 /// The longest pause that a collector can demand.
 const QUIET_MAX: Duration = Duration::from_secs(300);
 /// How often losses are reported.
-const REPORT_EVERY: Duration = Duration::from_secs(1);
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Spans or data points of this process by their end.
 pub(crate) struct Counts {
@@ -183,7 +183,7 @@ impl<'e> BatchSender<'e> {
         if dropped == 0 && failed == 0 && rejected == 0 && message.is_none() {
             return;
         }
-        self.report_at = Instant::now() + REPORT_EVERY;
+        self.report_at = Instant::now() + REPORT_INTERVAL;
         if dropped > 0 {
             tracing::warn!("{signal} to {endpoint}: dropped {dropped} {items}, because the queue was full");
         }

@@ -73,7 +73,7 @@ async fn setting_in(plan: ServerPlan, storage: impl FnOnce(FileStorage) -> Share
         loaded_ocsp: OcspPolicy::default(),
         managed: Vec::new(),
         public: Vec::new(),
-        look_every: Duration::from_secs(600),
+        renewal_check_interval: Duration::from_secs(600),
     };
     let keeper = Arc::new(Keeper::open(wanted, None, SystemTime::now()).unwrap());
     serve_with(&keeper);

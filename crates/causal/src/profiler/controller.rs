@@ -8,7 +8,7 @@ use progress::ENTRIES_MAX;
 
 use crate::constants::{
     ANALYSIS_INTERVAL_MIN, ANALYSIS_REST, ANALYSIS_REST_DECIDING, ANALYSIS_TIME, ANALYSIS_TIME_DECIDING,
-    ANALYSIS_TIMES_LAST, CONFIRMED_SPEEDUPS, COST_CHECK, LOG_CHECK, SAMPLES_DRAINED_EVERY,
+    ANALYSIS_TIMES_LAST, CONFIRMED_SPEEDUPS, COST_CHECK, LOG_CHECK, SAMPLE_DRAIN_INTERVAL,
 };
 use crate::estimate::{
     AnalysisLimits, ConfirmBlock, Evidence, Finding, ProfileRequest, Recording, Recordings, ReplayThreads,
@@ -193,7 +193,7 @@ impl<P: Program> Controller<'_, P> {
             self.pay();
             match self.plan.next(now) {
                 RunStep::Done => break,
-                RunStep::Rest(length) => self.pass(length, SAMPLES_DRAINED_EVERY, |_| false),
+                RunStep::Rest(length) => self.pass(length, SAMPLE_DRAIN_INTERVAL, |_| false),
                 RunStep::Record(length) => self.record(length),
                 RunStep::Pause(pause) => self.pause(&pause),
             }
@@ -321,7 +321,7 @@ impl<P: Program> Controller<'_, P> {
             BlockSums::Load(..) => self.program.open_paused(Some(&Weights::default()), 0.0),
         }
         let mut is_aborted = false;
-        let mut drain_due = opened + SAMPLES_DRAINED_EVERY;
+        let mut drain_due = opened + SAMPLE_DRAIN_INTERVAL;
         loop {
             let left = (opened + pause.length).saturating_sub(self.program.now());
             if left == 0 || self.program.is_stopped() {
@@ -329,7 +329,7 @@ impl<P: Program> Controller<'_, P> {
             }
             self.program.sleep(left.min(COST_CHECK));
             if self.program.now() >= drain_due {
-                drain_due += SAMPLES_DRAINED_EVERY;
+                drain_due += SAMPLE_DRAIN_INTERVAL;
                 self.sample(open.of.kinds());
             }
             if pause.treated && ExperimentPlan::is_too_dear(pause, self.program.delay_so_far()) {

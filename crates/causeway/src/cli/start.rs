@@ -12,7 +12,7 @@ use clap::Args;
 use super::{AlreadyReported, RunFlags, output};
 
 /// Polling interval for the process and the listener.
-const CHECK_EVERY: Duration = Duration::from_millis(10);
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// Time limit for a connection to send the token.
 const TOKEN_TIMEOUT: Duration = Duration::from_secs(2);
 const TOKEN_BYTES: usize = 32;
@@ -56,7 +56,7 @@ impl Start {
                 Ok((stream, _)) if is_ours(&stream, &token) => break,
                 // A connection of another process: ignore it.
                 Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(CHECK_EVERY),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(CHECK_INTERVAL),
                 Err(error) => return Err(error).context("listening for the server's start message"),
             }
             if let Some(status) = child.try_wait().context("waiting for the server's process")? {

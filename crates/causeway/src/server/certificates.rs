@@ -37,10 +37,10 @@ use super::storage::{self, Storages};
 use super::tickets::Tickets;
 
 /// Longest interval between two checks of the expiry dates; Caddy's value.
-const CHECK_EVERY: Duration = Duration::from_secs(10 * 60);
+const CHECK_INTERVAL: Duration = Duration::from_secs(10 * 60);
 
 /// How often a storage is cleaned; Caddy's value. And the shortest pause between two attempts.
-const CLEAN_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
+const CLEAN_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 const CLEAN_PAUSE: Duration = Duration::from_secs(1);
 
 /// Returns the default certificate directory: `causeway` in the user's data directory.
@@ -166,7 +166,7 @@ impl Custody {
             loaded_ocsp: OcspPolicy { disabled: wanted.no_ocsp_for_sources, ..OcspPolicy::default() },
             managed: all_managed,
             public: plans.iter().map(|plan| plan.public().clone()).collect(),
-            look_every: wanted.look_every.unwrap_or(CHECK_EVERY),
+            renewal_check_interval: wanted.renewal_check_interval.unwrap_or(CHECK_INTERVAL),
         };
         let endpoint = on_demand.and_then(|on_demand| on_demand.permission().map(str::to_owned));
         let names = on_demand.cloned();
@@ -184,14 +184,14 @@ impl Custody {
         // one.
         let renewals = Renewals::new(&keeper, renewals_before);
         let renewal = tokio::spawn(renew(Arc::clone(&keeper), Arc::clone(renewals.events()))).abort_handle();
-        let staples = Staples::start(&keeper, renewals.events(), wanted.ocsp_every);
+        let staples = Staples::start(&keeper, renewals.events(), wanted.ocsp_check_interval);
         let has_challenges = !plans.is_empty() || on_demand.is_some();
         let challenges = storages.all().filter(|_| has_challenges).map(|storage| {
             SharedChallenges::new(storage, issuers::authorities_of(&plans, on_demand.cloned(), &storages, storage))
         });
         let challenges = challenges.collect();
         let mut cleaning = Vec::new();
-        if let Some(interval) = clean_every(wanted) {
+        if let Some(interval) = cleaning_interval(wanted) {
             let clean = |storage: &SharedStorage| tokio::spawn(clean(storage.clone(), interval)).abort_handle();
             cleaning.extend(storages.all().map(clean));
         }
@@ -362,7 +362,7 @@ pub(super) async fn renew(keeper: Arc<Keeper>, events: Arc<CertificateEvents>) {
         let at_work = Arc::clone(&keeper);
         let next = tokio::task::spawn_blocking(move || at_work.renew(SystemTime::now())).await;
         // A panic was already reported by its thread; certificates are renewed early enough to wait for the next round.
-        let mut at = Instant::now() + next.unwrap_or(CHECK_EVERY);
+        let mut at = Instant::now() + next.unwrap_or(CHECK_INTERVAL);
         loop {
             tokio::select! {
                 biased;
@@ -374,12 +374,12 @@ pub(super) async fn renew(keeper: Arc<Keeper>, events: Arc<CertificateEvents>) {
 }
 
 /// Returns the interval at which the storage is cleaned; `None` for a configuration that stores no certificates.
-fn clean_every(wanted: &Certificates) -> Option<Duration> {
+fn cleaning_interval(wanted: &Certificates) -> Option<Duration> {
     if wanted.authorities.is_empty() && wanted.public.is_empty() && wanted.on_demand.is_none() {
         return None;
     }
     match wanted.cleaning {
-        StorageCleaning::Default => Some(CLEAN_EVERY),
+        StorageCleaning::Default => Some(CLEAN_INTERVAL),
         StorageCleaning::Every(interval) => Some(interval),
         StorageCleaning::Never => None,
     }

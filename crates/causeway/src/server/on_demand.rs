@@ -409,7 +409,7 @@ mod tests {
             loaded_ocsp: OcspPolicy::default(),
             managed: Vec::new(),
             public: Vec::new(),
-            look_every: Duration::from_secs(24 * 60 * 60),
+            renewal_check_interval: Duration::from_secs(24 * 60 * 60),
         };
         let keeper = Keeper::open(plan, None, SystemTime::now()).unwrap_or_else(|error| panic!("{error}"));
         (Arc::new(keeper), Storages::open(usual, std::iter::empty(), Path::new("")).unwrap())

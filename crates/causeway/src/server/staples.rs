@@ -12,7 +12,7 @@ use super::blocking::blocking;
 use super::renewals::CertificateEvents;
 
 /// The longest time between two checks, and from a failure to the next request; CertMagic's.
-const CHECK_EVERY: Duration = Duration::from_secs(60 * 60);
+const CHECK_INTERVAL: Duration = Duration::from_secs(60 * 60);
 /// The shortest time between two checks.
 const CHECK_PAUSE: Duration = Duration::from_secs(1);
 /// How long a responder may take.
@@ -26,12 +26,13 @@ const CONCURRENT_MAX: usize = 8;
 pub(super) struct Staples(AbortHandle);
 
 impl Staples {
-    /// Starts the task, which checks at once after a certificate was issued. `every`: the longest time between two checks, if it is not the default.
-    pub(super) fn start(keeper: &Arc<Keeper>, events: &Arc<CertificateEvents>, every: Option<Duration>) -> Self {
+    /// Starts the task, which checks at once after a certificate was issued. `interval`: the longest time between two checks, if it is not
+    /// the default.
+    pub(super) fn start(keeper: &Arc<Keeper>, events: &Arc<CertificateEvents>, interval: Option<Duration>) -> Self {
         let task = Task {
             keeper: Arc::clone(keeper),
             events: Arc::clone(events),
-            every: every.unwrap_or(CHECK_EVERY).max(CHECK_PAUSE),
+            interval: interval.unwrap_or(CHECK_INTERVAL).max(CHECK_PAUSE),
             client: None,
             failed: HashMap::new(),
         };
@@ -48,7 +49,7 @@ impl Drop for Staples {
 struct Task {
     keeper: Arc<Keeper>,
     events: Arc<CertificateEvents>,
-    every: Duration,
+    interval: Duration,
     /// `None` until a certificate names a responder.
     client: Option<HttpClient>,
     /// By address: the certificates whose last request brought no answer that counts, and when the next one is due. At most as many as the
@@ -100,8 +101,8 @@ impl Task {
         let now = SystemTime::now();
         let current = known.iter().map(|stapled| &stapled.certificate).filter(|known| now < known.not_after());
         let next = current.flat_map(|known| [Some(self.next(known, now)), known.staple_end()]).flatten().min();
-        let pause = next.map_or(self.every, |at| at.duration_since(now).unwrap_or_default());
-        pause.clamp(CHECK_PAUSE, self.every)
+        let pause = next.map_or(self.interval, |at| at.duration_since(now).unwrap_or_default());
+        pause.clamp(CHECK_PAUSE, self.interval)
     }
 
     /// The time of the next request to the certificate's responder.
@@ -120,7 +121,7 @@ impl Task {
         if is_known {
             self.failed.remove(&at);
         } else {
-            let retry_at = SystemTime::now() + self.every;
+            let retry_at = SystemTime::now() + self.interval;
             self.failed.insert(at, FailedRequest { certificate: Arc::downgrade(&certificate), retry_at });
         }
     }

@@ -14,7 +14,7 @@ fn wanted(directory: &Directory, managed: &[Managed]) -> CertificatePlan {
         loaded_ocsp: OcspPolicy::default(),
         managed: managed.to_vec(),
         public: Vec::new(),
-        look_every: Duration::from_secs(600),
+        renewal_check_interval: Duration::from_secs(600),
     }
 }
 
@@ -60,7 +60,7 @@ fn renewed_when_a_third_is_left() {
     let early = Managed { renewal_ratio: 0.5, reuse_key: true, ..local("b.localhost") };
     let keeper = open(&directory, &[local("a.localhost"), early], None, now());
     let (a, b) = (leaf(&keeper, "a.localhost"), leaf(&keeper, "b.localhost"));
-    assert_eq!(keeper.renew(now()), Duration::from_secs(600), "the next check comes after `look_every` at the latest");
+    assert_eq!(keeper.renew(now()), Duration::from_secs(600), "the next check comes after the interval at the latest");
     assert_eq!(keeper.renew(now() + 6 * hour - Duration::from_secs(5)), Duration::from_secs(5));
     assert!(Arc::ptr_eq(&leaf(&keeper, "b.localhost"), &b));
     keeper.renew(now() + 7 * hour);

@@ -299,7 +299,7 @@ fn a_reload_that_disables_stapling() {
             loaded_ocsp: OcspPolicy::default(),
             managed: Vec::new(),
             public: vec![public],
-            look_every: DAY,
+            renewal_check_interval: DAY,
         };
         Keeper::open(plan, before, now()).unwrap_or_else(|error| panic!("{error}"))
     };

@@ -115,7 +115,7 @@ fn open(storage: SharedStorage, now: SystemTime) -> Result<Keeper, Error> {
         loaded_ocsp: OcspPolicy::default(),
         managed: vec![Managed::new(LOCAL, "local")],
         public: vec![public],
-        look_every: Duration::from_secs(600),
+        renewal_check_interval: Duration::from_secs(600),
     };
     Keeper::open(plan, None, now)
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::LOCK_TIMEOUT;
 use crate::Error;
 
-const CHECK_EVERY: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Held until dropped, which removes the file. Another process may have opened the file before and be waiting for its lock, so each
 /// compares the locked file with the one at the path.
@@ -34,7 +34,7 @@ impl FileLock {
                 }
                 // Its holder has removed it meanwhile.
                 Ok(()) => {}
-                Err(TryLockError::WouldBlock) => std::thread::sleep(CHECK_EVERY),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(CHECK_INTERVAL),
                 Err(TryLockError::Error(error)) => return Err(failed(explained(&error))),
             }
             if begun.elapsed() >= LOCK_TIMEOUT {

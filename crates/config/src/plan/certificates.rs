@@ -33,11 +33,11 @@ pub struct Certificates {
     /// All issuers by ACME, with their JSON paths for errors.
     pub acme_issuers: Vec<(String, AcmeIssuer)>,
     /// The longest time between two renewal checks; `None`: the default.
-    pub look_every: Option<Duration>,
+    pub renewal_check_interval: Option<Duration>,
     /// When expired certificates are removed from storage.
     pub cleaning: StorageCleaning,
     /// The longest time between two checks of the OCSP responses; `None`: the default.
-    pub ocsp_every: Option<Duration>,
+    pub ocsp_check_interval: Option<Duration>,
     /// Whether the certificates of `sources` get no OCSP response.
     pub no_ocsp_for_sources: bool,
     /// How many names on demand have a certificate in memory; `None`: the default.

@@ -135,7 +135,7 @@ impl TlsConfig {
                 Some(written) => build.at("automation", |build| written.read(&defaults, build))?,
                 None => Automation::default(),
             };
-            let cleaning = match automation.clean_every {
+            let cleaning = match automation.cleaning_interval {
                 _ if self.disable_storage_clean => StorageCleaning::Never,
                 Some(interval) => StorageCleaning::Every(interval),
                 None => StorageCleaning::Default,

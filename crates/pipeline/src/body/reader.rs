@@ -20,7 +20,7 @@ use super::{Body, BodyError, BodyPart, BodyStream, FileSlice, Frame, IncomingBod
 use crate::worker::{Busy, Offloaded, Sleep, Work, WorkKind, Worker, offload};
 
 /// Bytes between two checks whether a file was changed since it was opened.
-const REWRITE_CHECK_EVERY: u64 = 1024 * 1024;
+const REWRITE_CHECK_INTERVAL_BYTES: u64 = 1024 * 1024;
 /// Delay before a file read is retried after the file pool refused it.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 /// Most bytes of a file that one read takes.
@@ -177,7 +177,7 @@ impl BodyReader {
         slice.len -= chunk.len() as u64;
         // The check before the last piece is the essential one: without that piece the client detects an incomplete
         // response. Earlier checks only end a long response sooner.
-        let is_checked = slice.len == 0 || at / REWRITE_CHECK_EVERY != slice.at / REWRITE_CHECK_EVERY;
+        let is_checked = slice.len == 0 || at / REWRITE_CHECK_INTERVAL_BYTES != slice.at / REWRITE_CHECK_INTERVAL_BYTES;
         if chunk.is_empty() || is_checked && slice.file.is_rewritten() {
             return Err(BodyError::Source);
         }

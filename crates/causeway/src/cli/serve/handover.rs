@@ -65,7 +65,7 @@ const TALK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time in which a process that does not serve may end by itself.
 const END_TIMEOUT: Duration = Duration::from_millis(500);
 /// Interval at which a wait looks whether the server was stopped.
-const CHECK_EVERY: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Descriptors in one message; Linux allows 253.
 const DESCRIPTORS_MAX: usize = 64;
 /// The longest offer: the largest configuration that the admin API accepts, and the rest.
@@ -390,7 +390,7 @@ fn read_line(stream: &UnixStream, within: Duration, is_withdrawn: &AtomicBool) -
     let mut from = BufReader::with_capacity(1, stream.take(REASON_BYTES_MAX));
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        stream.set_read_timeout(Some(left.clamp(Duration::from_millis(1), CHECK_EVERY)))?;
+        stream.set_read_timeout(Some(left.clamp(Duration::from_millis(1), CHECK_INTERVAL)))?;
         match from.read_until(b'\n', &mut text) {
             Ok(_) => return Ok(String::from_utf8_lossy(&text).trim_end().to_owned()),
             Err(error) if is_timeout(&error) && Instant::now() < deadline && !is_withdrawn.load(Ordering::Relaxed) => {}

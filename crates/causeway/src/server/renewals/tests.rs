@@ -36,7 +36,7 @@ fn open(
         loaded_ocsp: OcspPolicy::default(),
         managed: Vec::new(),
         public: plan.iter().map(|plan| plan.public().clone()).collect(),
-        look_every: Duration::from_secs(600),
+        renewal_check_interval: Duration::from_secs(600),
     };
     Arc::new(Keeper::open(plan, before, SystemTime::now()).unwrap())
 }

@@ -16,8 +16,8 @@ use crate::replace::Durability;
 /// How long a lock outlives its holder, which has died, is suspended or cannot reach the server.
 const EXPIRY: Duration = Duration::from_secs(10);
 /// Leaves time for two more attempts until the lock expires.
-const REFRESH_EVERY: Duration = Duration::from_secs(3);
-const CHECK_EVERY: Duration = Duration::from_millis(200);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(3);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Takes a lock that is free. Repeatable: a lock with the same token is taken too, because the response to an earlier attempt may have been
 /// lost.
@@ -74,7 +74,7 @@ impl Locks {
             if begun.elapsed() >= LOCK_TIMEOUT {
                 return Err(Error::Locked(location.to_owned()));
             }
-            thread::sleep(CHECK_EVERY);
+            thread::sleep(CHECK_INTERVAL);
         }
         let mut state = self.state();
         state.held.push(HeldKey { key: key.to_owned(), token: token.clone() });
@@ -92,12 +92,12 @@ impl Locks {
         let mut refreshed = Instant::now();
         loop {
             let mut state = self.state();
-            while state.dropped.is_empty() && refreshed.elapsed() < REFRESH_EVERY {
-                let left = REFRESH_EVERY.saturating_sub(refreshed.elapsed());
+            while state.dropped.is_empty() && refreshed.elapsed() < REFRESH_INTERVAL {
+                let left = REFRESH_INTERVAL.saturating_sub(refreshed.elapsed());
                 state = self.released.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
             }
             let dropped = std::mem::take(&mut state.dropped);
-            let held = if refreshed.elapsed() < REFRESH_EVERY { Vec::new() } else { state.held.clone() };
+            let held = if refreshed.elapsed() < REFRESH_INTERVAL { Vec::new() } else { state.held.clone() };
             drop(state);
             for lock in dropped {
                 // If this fails, the lock expires.

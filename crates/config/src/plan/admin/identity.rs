@@ -39,8 +39,11 @@ impl IdentityConfig {
     ) -> Result<Identity, PlanError> {
         let identifiers = build.at("identifiers", |build| self.identifiers(build))?;
         let issuers = build.at("issuers", |build| self.issuers(tls, authorities, build))?;
-        let mut certificates =
-            Certificates { cleaning: tls.cleaning, look_every: tls.automation.look_every, ..Certificates::default() };
+        let mut certificates = Certificates {
+            cleaning: tls.cleaning,
+            renewal_check_interval: tls.automation.renewal_check_interval,
+            ..Certificates::default()
+        };
         let policy = AutomationPolicy { issuers, ..AutomationPolicy::default() };
         let Some(first) = policy.issuers.first() else { return Ok(Identity { identifiers, certificates }) };
         for name in &identifiers {

@@ -361,7 +361,7 @@ fn certificate_settings_of_policies() {
         storage: Some(Storage::FileSystem(Some("/leaves".into()))),
     };
     assert_eq!(certificates.managed, [want]);
-    assert_eq!(certificates.look_every, Some(day / 24 / 60));
+    assert_eq!(certificates.renewal_check_interval, Some(day / 24 / 60));
     assert_eq!(certificates.cleaning, super::super::StorageCleaning::Every(day / 2));
     let files = |certificate: &str, key: Option<&str>| {
         Some(super::super::CertificateFiles { certificate: certificate.into(), key: key.map(Into::into) })
@@ -440,7 +440,7 @@ fn settings_of_an_acme_issuer() {
         storage: None,
     };
     assert_eq!(certificates.public, [want]);
-    assert_eq!(certificates.ocsp_every, Some(Duration::from_secs(300)));
+    assert_eq!(certificates.ocsp_check_interval, Some(Duration::from_secs(300)));
     std::fs::remove_file(&root).unwrap();
 }
 

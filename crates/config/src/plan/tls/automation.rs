@@ -229,9 +229,9 @@ struct ChallengeConfig {
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(in super::super) struct Automation {
     pub(in super::super) policies: Vec<AutomationPolicy>,
-    pub(in super::super) look_every: Option<Duration>,
-    pub(in super::super) clean_every: Option<Duration>,
-    pub(in super::super) ocsp_every: Option<Duration>,
+    pub(in super::super) renewal_check_interval: Option<Duration>,
+    pub(in super::super) cleaning_interval: Option<Duration>,
+    pub(in super::super) ocsp_check_interval: Option<Duration>,
     /// The URL that allows or denies a name for which a handshake would obtain a certificate.
     pub(in super::super) permission: Option<String>,
     /// Index of the policy with this exact subject. A hash table, because there can be thousands of names.
@@ -409,21 +409,26 @@ pub(in super::super) fn matches_wildcard(pattern: &str, name: &str) -> bool {
 
 impl AutomationConfig {
     pub(super) fn read(&self, defaults: &DnsDefaults, build: &mut Build<'_>) -> Result<Automation, BuildError> {
-        let ocsp_every = self.ocsp_interval.as_ref();
-        let ocsp_every = build.at("ocsp_interval", |build| ocsp_every.map(|span| span.duration(build)).transpose())?;
-        let ocsp_every = ocsp_every.filter(|interval| !interval.is_zero());
-        let clean_every = self.storage_clean_interval.as_ref();
-        let clean_every =
-            build.at("storage_clean_interval", |build| clean_every.map(|span| span.duration(build)).transpose())?;
-        let clean_every = clean_every.filter(|interval| !interval.is_zero());
-        let look_every = self.renew_interval.as_ref();
-        let look_every = build.at("renew_interval", |build| look_every.map(|span| span.duration(build)).transpose())?;
+        let mut interval = |name, written: &Option<DurationConfig>| {
+            build.at(name, |build| written.as_ref().map(|span| span.duration(build)).transpose())
+        };
+        let ocsp_check_interval =
+            interval("ocsp_interval", &self.ocsp_interval)?.filter(|interval| !interval.is_zero());
+        let cleaning_interval =
+            interval("storage_clean_interval", &self.storage_clean_interval)?.filter(|interval| !interval.is_zero());
+        let renewal_check_interval = interval("renew_interval", &self.renew_interval)?;
         let is_used = self.policies.iter().any(|policy| policy.on_demand);
         let permission = match &self.on_demand {
             Some(written) => build.at("on_demand", |build| written.read(is_used, build))?,
             None => None,
         };
-        let mut automation = Automation { look_every, clean_every, ocsp_every, permission, ..Automation::default() };
+        let mut automation = Automation {
+            renewal_check_interval,
+            cleaning_interval,
+            ocsp_check_interval,
+            permission,
+            ..Automation::default()
+        };
         for (index, written) in self.policies.iter().enumerate() {
             build.at(format!("policies[{index}]"), |build| {
                 let mut policy = written.read(defaults, build)?;
