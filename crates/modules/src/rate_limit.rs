@@ -209,12 +209,12 @@ impl RateLimit {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         cx.response_mut().fields_mut().insert_number(names::RETRY_AFTER, seconds);
         cx.set_variable_text(self.exceeded, limit.name.as_bytes());
-        if let Some(left_out) = limit.log.admit() {
+        if let Some(suppressed) = limit.log.admit() {
             let key =
                 self.log_key.then(|| cx.with_rendered(&limit.key, |_, key| String::from_utf8_lossy(key).into_owned()));
             let (zone, remote_ip) = (&*limit.name, cx.arrival().ends.peer_ip());
             let remote_ip = remote_ip.map_or_else(|| UNIX_PEER.to_owned(), |ip| ip.to_string());
-            tracing::info!(zone, wait = wait.as_secs_f64(), %remote_ip, key, left_out, "rate limit exceeded");
+            tracing::info!(zone, wait = wait.as_secs_f64(), %remote_ip, key, suppressed, "rate limit exceeded");
         }
         Step::Fail(Fault::from_status(StatusCode::TOO_MANY_REQUESTS))
     }

@@ -139,9 +139,9 @@ impl Handler for Templates {
         let has_content = !is_head && !matches!(response.status.as_u16(), 204 | 304);
         // DEVIATES Caddy, which executes the encoded bytes: they are no text.
         if is_encoded(fields) {
-            if has_content && let Some(left_out) = self.0.log_encoded.admit() {
+            if has_content && let Some(suppressed) = self.0.log_encoded.admit() {
                 let path = cx.head().target().path();
-                tracing::warn!(path, left_out, "a template is not executed: the response has a Content-Encoding");
+                tracing::warn!(path, suppressed, "a template is not executed: the response has a Content-Encoding");
             }
             return Step::Respond(response);
         }
@@ -361,8 +361,8 @@ fn fail(cx: &mut Context, fault: Fault) -> Step {
 
 /// Logs why a template cannot be executed, and fails with it.
 fn fail_broken(cx: &mut Context, plan: &TemplatesPlan, cause: String) -> Step {
-    if let Some(left_out) = plan.log.admit() {
-        tracing::error!(cause, left_out, "a template fails");
+    if let Some(suppressed) = plan.log.admit() {
+        tracing::error!(cause, suppressed, "a template fails");
     }
     fail(cx, broken(cause))
 }

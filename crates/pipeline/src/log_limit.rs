@@ -12,13 +12,13 @@ pub struct LogLimit {
     /// line.
     next: AtomicU64,
     /// Lines suppressed since the last one.
-    left_out: AtomicU64,
+    suppressed: AtomicU64,
 }
 
 impl LogLimit {
     /// Creates a limit that admits the next line.
     pub const fn new() -> Self {
-        Self { next: AtomicU64::new(0), left_out: AtomicU64::new(0) }
+        Self { next: AtomicU64::new(0), suppressed: AtomicU64::new(0) }
     }
 
     /// Returns `None` if the line must be suppressed; otherwise the number of lines suppressed since the last one.
@@ -33,9 +33,9 @@ impl LogLimit {
         let is_first = second >= next
             && self.next.compare_exchange(next, second + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if is_first {
-            return Some(self.left_out.swap(0, Ordering::Relaxed));
+            return Some(self.suppressed.swap(0, Ordering::Relaxed));
         }
-        self.left_out.fetch_add(1, Ordering::Relaxed);
+        self.suppressed.fetch_add(1, Ordering::Relaxed);
         None
     }
 }
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_a_second_with_the_number_of_omitted_lines() {
+    fn one_line_a_second_with_the_number_of_suppressed_lines() {
         let limit = LogLimit::new();
         let seconds = [0, 0, 0, 1, 1, 7, 8];
         assert_eq!(

@@ -467,8 +467,8 @@ impl Disk {
     }
 
     fn report(&self, action: &str, error: &io::Error) {
-        if let Some(left_out) = self.log.admit() {
-            tracing::warn!(directory = %self.directory.display(), %error, left_out, "the cache's directory: {action} failed");
+        if let Some(suppressed) = self.log.admit() {
+            tracing::warn!(directory = %self.directory.display(), %error, suppressed, "the cache's directory: {action} failed");
         }
     }
 }

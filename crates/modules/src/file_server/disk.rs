@@ -339,10 +339,10 @@ fn failed(path: &[u8], error: &std::io::Error, status: StatusCode) -> DiskLookup
     static OTHERS: LogLimit = LogLimit::new();
     let limit = if status == StatusCode::FORBIDDEN { &FORBIDDEN } else { &OTHERS };
     if status != StatusCode::BAD_REQUEST
-        && let Some(left_out) = limit.admit()
+        && let Some(suppressed) = limit.admit()
     {
         let path = of_bytes(path);
-        tracing::warn!(?path, %error, status = status.as_u16(), left_out, "cannot serve a file");
+        tracing::warn!(?path, %error, status = status.as_u16(), suppressed, "cannot serve a file");
     }
     DiskLookup::Failed(Fault { status, reason: Reason::Io(error.kind()) })
 }

@@ -71,7 +71,7 @@ struct FailureEntry {
     /// When its last line was written.
     written: Instant,
     /// Failures suppressed since then.
-    left_out: u64,
+    suppressed: u64,
 }
 
 /// The recent lines. There is one for the process, as there is one log; only failing requests use it. A
@@ -101,31 +101,31 @@ impl FailureLog {
             }
         }
         let Some(at) = at else {
-            self.0.push(FailureEntry { upstream: name.into(), kind, written: now, left_out: 0 });
+            self.0.push(FailureEntry { upstream: name.into(), kind, written: now, suppressed: 0 });
             return Some(0);
         };
         let entry = &mut self.0[at];
         if !is_due(entry) {
-            entry.left_out += 1;
+            entry.suppressed += 1;
             return None;
         }
         entry.written = now;
-        Some(mem::take(&mut entry.left_out))
+        Some(mem::take(&mut entry.suppressed))
     }
 
     /// Takes the counts of suppressed failures whose pause is over.
     fn take_rest(&mut self, now: Instant) -> Vec<(Box<str>, FailureKind, u64)> {
         let is_due =
-            |entry: &&mut FailureEntry| entry.left_out > 0 && now.saturating_duration_since(entry.written) >= PAUSE;
+            |entry: &&mut FailureEntry| entry.suppressed > 0 && now.saturating_duration_since(entry.written) >= PAUSE;
         let take = |entry: &mut FailureEntry| {
             entry.written = now;
-            (entry.upstream.clone(), entry.kind, mem::take(&mut entry.left_out))
+            (entry.upstream.clone(), entry.kind, mem::take(&mut entry.suppressed))
         };
         self.0.iter_mut().filter(is_due).map(take).collect()
     }
 
     fn has_rest(&self) -> bool {
-        self.0.iter().any(|entry| entry.left_out > 0)
+        self.0.iter().any(|entry| entry.suppressed > 0)
     }
 }
 
@@ -147,11 +147,11 @@ fn schedule_summary() {
                 SUMMARY_SCHEDULED.store(false, Ordering::Relaxed);
             }
             drop(log);
-            for (upstream, kind, left_out) in rest {
+            for (upstream, kind, suppressed) in rest {
                 let upstream = &*upstream;
                 match kind {
-                    FailureKind::Stderr => tracing::warn!(upstream, left_out, "{STDERR}"),
-                    _ => tracing::error!(upstream, left_out, "{}", kind.message()),
+                    FailureKind::Stderr => tracing::warn!(upstream, suppressed, "{STDERR}"),
+                    _ => tracing::error!(upstream, suppressed, "{}", kind.message()),
                 }
             }
             if is_last {
@@ -169,32 +169,32 @@ fn schedule_summary() {
 /// count.
 pub fn report_failure(upstream: &str, kind: FailureKind, took: Duration, cause: &dyn fmt::Display, now: Instant) {
     let mut log = FAILURE_LOG.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(left_out) = log.note(upstream, kind, now) else {
+    let Some(suppressed) = log.note(upstream, kind, now) else {
         return schedule_summary();
     };
     drop(log);
     // A name may come from a request, and a cause from a peer: values of fields, which every format of logs quotes.
     let cause = &*cause.to_string();
-    let (duration, left_out) = (took.as_secs_f64(), (left_out > 0).then_some(left_out));
-    tracing::error!(upstream, duration, cause, left_out, "{}", kind.message());
+    let (duration, suppressed) = (took.as_secs_f64(), (suppressed > 0).then_some(suppressed));
+    tracing::error!(upstream, duration, cause, suppressed, "{}", kind.message());
 }
 
 /// Logs the text that a FastCGI application wrote to STDERR during one request, at `level`. `None` is one line a second
 /// at `warn`, as for failures. The text may contain parts of the request: the application decides that.
 pub fn report_stderr(upstream: &str, text: &[u8], level: Option<StderrLevel>, now: Instant) {
-    let mut left_out = None;
+    let mut suppressed = None;
     if level.is_none() {
         let mut log = FAILURE_LOG.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(count) = log.note(upstream, FailureKind::Stderr, now) else {
             return schedule_summary();
         };
-        left_out = (count > 0).then_some(count);
+        suppressed = (count > 0).then_some(count);
     }
     // A value of a field, which every format of logs keeps on one line.
     let text = &*String::from_utf8_lossy(text.trim_ascii_end());
     match level {
         Some(StderrLevel::Error) => tracing::error!(upstream, text, "{STDERR}"),
-        Some(StderrLevel::Warn) | None => tracing::warn!(upstream, text, left_out, "{STDERR}"),
+        Some(StderrLevel::Warn) | None => tracing::warn!(upstream, text, suppressed, "{STDERR}"),
     }
 }
 

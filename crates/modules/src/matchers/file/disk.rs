@@ -146,9 +146,9 @@ fn stat(path: &[u8]) -> Option<Stat> {
         Ok(metadata) => Some(Stat::of(&metadata)),
         Err(error) => {
             if error.kind() == ErrorKind::PermissionDenied
-                && let Some(left_out) = FORBIDDEN.admit()
+                && let Some(suppressed) = FORBIDDEN.admit()
             {
-                tracing::warn!(?path, %error, left_out, "treating a file as missing: no permission to access it");
+                tracing::warn!(?path, %error, suppressed, "treating a file as missing: no permission to access it");
             }
             None
         }

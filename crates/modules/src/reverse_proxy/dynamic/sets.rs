@@ -178,8 +178,8 @@ impl Sets {
             if upstreams.is_empty() {
                 return Err(not_an_address(&dial, &expected));
             }
-            let left_out = records.len() - upstreams.len();
-            tracing::warn!(source = shown, dial, %expected, left_out, "leaving out looked-up upstreams without an address");
+            let skipped = records.len() - upstreams.len();
+            tracing::warn!(source = shown, dial, %expected, skipped, "skipping looked-up upstreams without an address");
         }
         let now = cx.worker().now();
         for gone in before.iter().filter(|old| !upstreams.iter().any(|new| Rc::ptr_eq(old, new))) {
