@@ -7,14 +7,14 @@
 //! - `handler`: the handler; parses a request into a command
 //! - `work`: executes commands on the server
 //! - `causal`: executes commands on the causal profiler
-//! - `answer`: builds responses
+//! - `response`: builds responses
 //!
 //! Like the command line, it reaches the server only through [`Control`].
 
-mod answer;
 mod causal;
 mod handler;
 mod remote;
+mod response;
 mod rules;
 mod work;
 

@@ -25,7 +25,7 @@ use causeway_pipeline::{Sleep, Worker};
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use super::answer::{AdminResponse, MediaType};
+use super::response::{AdminResponse, MediaType};
 pub(super) use options::ProfileOptions;
 use runner::{ProfileRunner, ProfileSnapshot};
 
@@ -158,12 +158,12 @@ pub(crate) fn configuration_changed() {
 
 /// Executes a request. Only [`ProfileCommand::Start`] without a query uses `body`.
 pub(super) async fn perform(ask: ProfileCommand, body: Vec<u8>, worker: Rc<dyn Worker>) -> AdminResponse {
-    match answer(ask, body, &worker).await {
-        Ok(answer) | Err(answer) => answer,
+    match respond(ask, body, &worker).await {
+        Ok(response) | Err(response) => response,
     }
 }
 
-async fn answer(ask: ProfileCommand, body: Vec<u8>, worker: &Rc<dyn Worker>) -> Result<AdminResponse, AdminResponse> {
+async fn respond(ask: ProfileCommand, body: Vec<u8>, worker: &Rc<dyn Worker>) -> Result<AdminResponse, AdminResponse> {
     Ok(match ask {
         ProfileCommand::Page => AdminResponse::text(page(), MediaType::Page),
         ProfileCommand::Start(options) => {
@@ -287,7 +287,7 @@ fn encoded(report: &Arc<Report>, is_running: bool) -> Arc<str> {
 }
 
 fn render_report(report: &Report, form: ReportFormat) -> AdminResponse {
-    let answer = match form {
+    let response = match form {
         ReportFormat::Json => AdminResponse::text(format!("{}\n", report.to_json()), MediaType::Json),
         ReportFormat::Html => AdminResponse::text(report.to_html(), MediaType::Page),
         ReportFormat::Coz => AdminResponse::text(report.to_coz(), MediaType::Coz),
@@ -296,7 +296,7 @@ fn render_report(report: &Report, form: ReportFormat) -> AdminResponse {
     };
     // Encoding needs several times the report's size; return that memory to the system.
     causal::profiler::give_back();
-    answer
+    response
 }
 
 fn page() -> String {
@@ -317,8 +317,8 @@ mod tests {
         let method = if method == "GET" { Method::Get } else { Method::Post };
         match (parse_command(path, method, query).transpose(), want) {
             (Ok(got), Ok(want)) => assert_eq!(got, want, "{line}"),
-            (Err(answer), Err((status, words))) => {
-                let (got, message) = answer.status_and_error();
+            (Err(response), Err((status, words))) => {
+                let (got, message) = response.status_and_error();
                 assert!(got == status && message.contains(words), "{line}: {got} {message}");
             }
             (got, want) => panic!("{line}: {got:?}, {want:?}"),

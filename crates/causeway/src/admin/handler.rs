@@ -9,8 +9,8 @@ use causeway_modules::cache::Purge;
 use causeway_pipeline::metrics::Format;
 use causeway_pipeline::{Context, Endpoints, Handler, Step};
 
-use super::answer::AdminResponse;
 use super::remote::{RemoteClient, RemoteGuard};
+use super::response::AdminResponse;
 use super::rules::{Guard, ListenerAccess};
 use super::work::{AdminCommand, AuthorityForm, perform};
 use super::{AdminState, causal};
@@ -35,18 +35,18 @@ impl AdminHandler {
 impl Handler for AdminHandler {
     fn enter(&self, cx: &mut Context) -> Step {
         // Check Host and Origin first, whatever the path.
-        if let Err(answer) = self.guard.check(cx) {
-            return answer.step(cx);
+        if let Err(response) = self.guard.check(cx) {
+            return response.step(cx);
         }
         let endpoint = std::str::from_utf8(cx.path()).ok().and_then(endpoint);
         let asked = parse_command(cx).and_then(|ask| check_declared_length(cx, ask.body_bytes_max()).map(|()| ask));
         let ask = match asked {
             Ok(ask) => ask,
-            Err(answer) => {
+            Err(response) => {
                 if let Some(endpoint) = endpoint {
-                    answer.count(cx, endpoint, &self.state.metrics);
+                    response.count(cx, endpoint, &self.state.metrics);
                 }
-                return answer.step(cx);
+                return response.step(cx);
             }
         };
         let body = cx.take_body();
@@ -56,14 +56,14 @@ impl Handler for AdminHandler {
         let work = async move {
             match resolved(ask, remote, &at_work).await {
                 Ok(ask) => perform(ask, body, at_work, worker).await,
-                Err(answer) => answer,
+                Err(response) => response,
             }
         };
-        cx.wait(work, move |cx, answer: AdminResponse| {
+        cx.wait(work, move |cx, response: AdminResponse| {
             if let Some(endpoint) = endpoint {
-                answer.count(cx, endpoint, &state.metrics);
+                response.count(cx, endpoint, &state.metrics);
             }
-            answer.step(cx)
+            response.step(cx)
         })
     }
 }
@@ -157,10 +157,10 @@ fn parse_command(cx: &Context) -> Result<AdminCommand, AdminResponse> {
             let ask = only_post(AdminCommand::Upgrade { is_over_unix })?;
             require_json(&content_type).map(|()| ask)
         }
-        place if place.starts_with("/pki/") => parse_authority(place, method),
-        place if place == "/causal" || place.starts_with("/causal/") || place == causal::PPROF_PATH => {
-            causal::parse_command(place, method, target.query())
-                .unwrap_or_else(|| Err(nothing_at(place)))
+        path if path.starts_with("/pki/") => parse_authority(path, method),
+        path if path == "/causal" || path.starts_with("/causal/") || path == causal::PPROF_PATH => {
+            causal::parse_command(path, method, target.query())
+                .unwrap_or_else(|| Err(nothing_at(path)))
                 .map(AdminCommand::Causal)
         }
         "/metrics" if matches!(method, Method::Get | Method::Head) => {
@@ -182,34 +182,34 @@ fn parse_command(cx: &Context) -> Result<AdminCommand, AdminResponse> {
         "/debug/vars" | "/causeway/status" | "/causeway/certificates" | "/reverse_proxy/upstreams" => {
             Err(AdminResponse::not_allowed("GET"))
         }
-        place if place.starts_with("/config/") || place.starts_with("/id/") => {
-            // A mistake in the `@id` precedes one in the method or the content type.
-            let refused = |path: String, answer| match path.starts_with("/id/") {
-                true => Ok(AdminCommand::Refused { path, answer }),
-                false => Err(answer),
-            };
-            let verb = match method {
-                Method::Get => return Ok(AdminCommand::Read { path }),
-                Method::Post => Verb::Post,
-                Method::Put => Verb::Put,
-                Method::Patch => Verb::Patch,
-                Method::Delete => Verb::Delete,
-                other => {
-                    let words = format!("method {} not allowed", other.as_str());
-                    let answer = AdminResponse::not_allowed_with("GET, POST, PUT, PATCH, DELETE", words);
-                    return refused(path, answer);
-                }
-            };
-            if verb != Verb::Delete
-                && let Err(answer) = require_json(&content_type)
-            {
-                return refused(path, answer);
-            }
+        _ if path.starts_with("/config/") || path.starts_with("/id/") => {
             let if_match = Some(text(names::IF_MATCH.into())).filter(|tag| !tag.is_empty());
-            Ok(AdminCommand::Change { verb, path, if_match, force, by })
+            match parse_verb(method, &content_type) {
+                Ok(None) => Ok(AdminCommand::Read { path }),
+                Ok(Some(verb)) => Ok(AdminCommand::Change { verb, path, if_match, force, by }),
+                // A mistake in the `@id` precedes one in the method or the content type.
+                Err(response) if path.starts_with("/id/") => Ok(AdminCommand::Refused { path, response }),
+                Err(response) => Err(response),
+            }
         }
         _ => Err(nothing_at(&path)),
     }
+}
+
+/// Returns the change that a request to `/config/` or `/id/` makes; `None` if it reads.
+fn parse_verb(method: Method<'_>, content_type: &str) -> Result<Option<Verb>, AdminResponse> {
+    let verb = match method {
+        Method::Get => return Ok(None),
+        Method::Delete => return Ok(Some(Verb::Delete)),
+        Method::Post => Verb::Post,
+        Method::Put => Verb::Put,
+        Method::Patch => Verb::Patch,
+        other => {
+            let words = format!("method {} not allowed", other.as_str());
+            return Err(AdminResponse::not_allowed_with("GET, POST, PUT, PATCH, DELETE", words));
+        }
+    };
+    require_json(content_type).map(|()| Some(verb))
 }
 
 /// Refuses another content type than JSON: a page of another origin may send such types without a CORS preflight.
@@ -222,16 +222,16 @@ fn require_json(content_type: &str) -> Result<(), AdminResponse> {
 }
 
 /// Parses `/pki/ca/ID` and `/pki/ca/ID/certificates`.
-fn parse_authority(place: &str, method: Method<'_>) -> Result<AdminCommand, AdminResponse> {
-    let steps: Vec<_> = place["/pki/".len()..].split('/').collect();
+fn parse_authority(path: &str, method: Method<'_>) -> Result<AdminCommand, AdminResponse> {
+    let steps: Vec<_> = path["/pki/".len()..].split('/').collect();
     match steps[..] {
         // A malformed path is a 404 for every method.
-        ["ca", id, ..] if id.is_empty() || steps.len() > 3 => Err(nothing_at(place)),
-        ["ca", _, last] if last != "certificates" => Err(nothing_at(place)),
+        ["ca", id, ..] if id.is_empty() || steps.len() > 3 => Err(nothing_at(path)),
+        ["ca", _, last] if last != "certificates" => Err(nothing_at(path)),
         ["ca", ..] if method != Method::Get => Err(AdminResponse::not_allowed("GET")),
         ["ca", id] => Ok(AdminCommand::Authority { id: id.to_owned(), form: AuthorityForm::Json }),
         ["ca", id, _] => Ok(AdminCommand::Authority { id: id.to_owned(), form: AuthorityForm::Pem }),
-        _ => Err(nothing_at(place)),
+        _ => Err(nothing_at(path)),
     }
 }
 
@@ -280,8 +280,8 @@ mod tests {
     // `parse_command` has the methods of each; the command line's test `endpoints` sends a request to each.
     #[test]
     fn endpoints_are_named_in_responses_and_documentation() {
-        let answer = nothing_at("/");
-        let (_, words) = answer.status_and_error();
+        let response = nothing_at("/");
+        let (_, words) = response.status_and_error();
         let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/admin-api.md");
         let document = std::fs::read_to_string(document).unwrap();
         for endpoint in ENDPOINTS {

@@ -7,7 +7,7 @@ use causeway_engine::ClientTrust;
 use causeway_pipeline::build::Problem;
 use causeway_pipeline::{BuildError, ClientAuthentication, ClientAuthenticationMode, Context, TlsPolicy, TlsSpec};
 
-use super::answer::AdminResponse;
+use super::response::AdminResponse;
 
 /// Caddy's words.
 const NO_PATH: &str = "not authorized to access this path";

@@ -9,8 +9,8 @@ use causeway_config::plan::AdminAddress;
 use causeway_message::{FieldValue, Method, NameRef, names};
 use causeway_pipeline::{Context, TlsSpec};
 
-use super::answer::AdminResponse;
 use super::remote::RemoteGuard;
+use super::response::AdminResponse;
 
 const SEC_FETCH_MODE: NameRef<'static> = NameRef::Other("Sec-Fetch-Mode");
 const SEC_FETCH_SITE: NameRef<'static> = NameRef::Other("Sec-Fetch-Site");

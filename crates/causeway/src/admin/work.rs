@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::answer::{AdminResponse, MediaType, warnings};
+use super::response::{AdminResponse, MediaType, warnings};
 use super::{AdminState, causal};
 use crate::document::{AdaptedDocument, Document, Language, log_warnings};
 use crate::server::{
@@ -34,10 +34,10 @@ pub(super) enum AdminCommand {
         force: Force,
         by: LoadOrigin,
     },
-    /// A request that gets `answer` unless its path has no object, as in Caddy, which looks up the `@id` first.
+    /// A request that gets `response` unless its path has no object, as in Caddy, which looks up the `@id` first.
     Refused {
         path: String,
-        answer: AdminResponse,
+        response: AdminResponse,
     },
     Load {
         content_type: String,
@@ -104,8 +104,8 @@ pub(super) async fn perform(
     let context = CommandContext { state, worker };
     let done = match ask {
         AdminCommand::Read { path } => return context.read(path).await,
-        AdminCommand::Refused { path, answer } => match context.state.control.resolve(path).await {
-            Ok(_) => Err(answer),
+        AdminCommand::Refused { path, response } => match context.state.control.resolve(path).await {
+            Ok(_) => Err(response),
             Err(fault) => Err(AdminResponse::fault(&fault)),
         },
         AdminCommand::Authority { id, form } => return context.authority(id, form).await,
@@ -119,7 +119,7 @@ pub(super) async fn perform(
         AdminCommand::Metrics(format) => context.metrics(format).await,
         AdminCommand::Causal(ask) => match text(body, causal::BODY_BYTES_MAX).await {
             Ok(body) => return causal::perform(ask, body, context.worker).await,
-            Err(answer) => Err(answer),
+            Err(response) => Err(response),
         },
         AdminCommand::Change { verb: Verb::Delete, path, if_match, force, by } => {
             context.change(Change { verb: Verb::Delete, path, value: Value::Null, if_match, force, by }).await
@@ -131,13 +131,13 @@ pub(super) async fn perform(
                 Ok(()) => Err(AdminResponse::error(500, words)),
                 Err(fault) => Err(AdminResponse::fault(&fault)),
             },
-            Err(answer) => Err(answer),
+            Err(response) => Err(response),
         },
         AdminCommand::Upgrade { is_over_unix } => context.upgrade(is_over_unix, body).await,
         AdminCommand::Load { content_type, force, by } => context.load(&content_type, body, force, by).await,
         AdminCommand::Adapt { content_type } => context.adapt(&content_type, body).await,
     };
-    done.unwrap_or_else(|answer| answer)
+    done.unwrap_or_else(|response| response)
 }
 
 struct CommandContext {

@@ -93,12 +93,12 @@ impl UpgradeCommand {
         };
         let body = serde_json::json!({ "binary": binary }).to_string();
         let fields = [("Content-Type", "application/json")];
-        let answer = AdminEndpoint::of(&address).command("POST /causeway/upgrade", &fields, body.as_bytes())?;
+        let response = AdminEndpoint::of(&address).command("POST /causeway/upgrade", &fields, body.as_bytes())?;
         // A server that stops does not serve on, nor does one that another process has replaced. (One that is busy does.)
-        let serves = if matches!(answer.status, 409 | 503) { "" } else { " continues to serve" };
-        answer.good().map_err(|words| anyhow!("the server on {address}{serves}: {words}"))?;
-        let answer: Value = serde_json::from_str(&answer.body).unwrap_or_default();
-        output::print(&format!("Process {} serves now; the former one ends with its last request", answer["pid"]))
+        let serves = if matches!(response.status, 409 | 503) { "" } else { " continues to serve" };
+        response.good().map_err(|words| anyhow!("the server on {address}{serves}: {words}"))?;
+        let response: Value = serde_json::from_str(&response.body).unwrap_or_default();
+        output::print(&format!("Process {} serves now; the former one ends with its last request", response["pid"]))
     }
 }
 
@@ -121,9 +121,9 @@ impl StatusCommand {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let address = address(self.address.as_deref(), &Value::Null, &Registry::default())?;
         let endpoint = AdminEndpoint { read_timeout: Some(STATUS_TIMEOUT), ..AdminEndpoint::of(&address) };
-        let answer = endpoint.ask("GET /causeway/status", &[], b"")?;
-        answer.good().map_err(|words| anyhow!("the server on {address} does not report its status: {words}"))?;
-        output::print(answer.body.trim_end())
+        let response = endpoint.ask("GET /causeway/status", &[], b"")?;
+        response.good().map_err(|words| anyhow!("the server on {address} does not report its status: {words}"))?;
+        output::print(response.body.trim_end())
     }
 }
 
@@ -131,8 +131,8 @@ impl StopCommand {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let config = configured(self.address.as_deref(), self.config, self.adapter)?;
         let address = address(self.address.as_deref(), &config, &Registry::default())?;
-        let answer = AdminEndpoint::of(&address).command("POST /stop", &[], b"")?;
-        answer.good().map_err(|words| anyhow!("the server on {address} does not stop: {words}"))
+        let response = AdminEndpoint::of(&address).command("POST /stop", &[], b"")?;
+        response.good().map_err(|words| anyhow!("the server on {address} does not stop: {words}"))
     }
 }
 
@@ -155,8 +155,9 @@ impl Reload {
         if self.force {
             fields.push(("Cache-Control", "must-revalidate"));
         }
-        let answer = AdminEndpoint::of(&address).command("POST /load", &fields, adapted.json.to_string().as_bytes())?;
-        answer.good().map_err(|words| match source.validate(&adapted) {
+        let response =
+            AdminEndpoint::of(&address).command("POST /load", &fields, adapted.json.to_string().as_bytes())?;
+        response.good().map_err(|words| match source.validate(&adapted) {
             // The local check names the line in the file; the server saw only the JSON.
             Err(error) => error,
             Ok(_) => anyhow!("{}: the server on {address} refuses it: {words}", source.name()),
@@ -297,17 +298,17 @@ impl AdminEndpoint {
     /// As [`ask`](Self::ask), for requests that change the server. During an upgrade the former process has status 503 for them
     /// and has not executed them; it closes its listener, so the new process accepts the next connection.
     fn command(&self, line: &str, fields: &[(&str, &str)], body: &[u8]) -> anyhow::Result<ApiResponse> {
-        let mut answer = self.ask(line, fields, body)?;
+        let mut response = self.ask(line, fields, body)?;
         for _ in 0..RETRIES_MAX {
-            if answer.status != 503 {
+            if response.status != 503 {
                 break;
             }
             std::thread::sleep(RETRY_PAUSE);
             // Without another process the server was stopping.
             let Ok(stream) = self.connect() else { break };
-            answer = self.send(stream, line, fields, body)?;
+            response = self.send(stream, line, fields, body)?;
         }
-        Ok(answer)
+        Ok(response)
     }
 
     /// Sends one request on a connection of its own and returns the response.
@@ -390,7 +391,7 @@ mod tests {
             ("", None),
         ] {
             let got = parse(text.as_bytes());
-            assert_eq!(got.as_ref().map(|answer| (answer.status, &*answer.body)), want, "{text:?}");
+            assert_eq!(got.as_ref().map(|response| (response.status, &*response.body)), want, "{text:?}");
         }
     }
 }

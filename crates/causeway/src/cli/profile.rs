@@ -88,10 +88,10 @@ impl Profile {
         if let Some(out) = &self.out {
             can_keep(out)?;
         }
-        let places = self.places()?;
+        let endpoints = self.endpoints()?;
         let options = self.request_body()?;
         let interrupts = interrupts()?;
-        let mut profiles = Profiles::start(places, &options)?;
+        let mut profiles = Profiles::start(endpoints, &options)?;
         let seconds = options["seconds"].as_f64().unwrap_or_default();
         let mut show = Show::begin(seconds);
         let waited = profiles.wait(&interrupts, &mut show);
@@ -105,7 +105,7 @@ impl Profile {
         }
     }
 
-    fn places(&self) -> anyhow::Result<Vec<AdminEndpoint>> {
+    fn endpoints(&self) -> anyhow::Result<Vec<AdminEndpoint>> {
         if self.address.is_empty() {
             let address = super::client::default_address(&Registry::default())?.to_string();
             return Ok(vec![AdminEndpoint::parse(&address, "CADDY_ADMIN", READ_TIMEOUT)?]);
@@ -234,7 +234,7 @@ fn interrupts() -> anyhow::Result<Receiver<()>> {
 
 /// A profile that this command started on one server.
 struct Ours {
-    place: AdminEndpoint,
+    endpoint: AdminEndpoint,
     number: u64,
     is_running: bool,
 }
@@ -244,16 +244,20 @@ struct Profiles(Vec<Ours>);
 
 impl Profiles {
     /// Starts a profile on every server. When one fails, those already started are stopped.
-    fn start(places: Vec<AdminEndpoint>, options: &Value) -> anyhow::Result<Self> {
+    fn start(endpoints: Vec<AdminEndpoint>, options: &Value) -> anyhow::Result<Self> {
         let mut profiles = Self(Vec::new());
         let body = options.to_string();
-        for place in places {
-            let answer = place.ask("POST /causal/start", &[("Content-Type", "application/json")], body.as_bytes())?;
-            answer.good().map_err(|words| anyhow!("the server on {} did not start a profile: {words}", place.name))?;
-            let status = read_status(&place, &answer)?;
+        for endpoint in endpoints {
+            let response =
+                endpoint.ask("POST /causal/start", &[("Content-Type", "application/json")], body.as_bytes())?;
+            response
+                .good()
+                .map_err(|words| anyhow!("the server on {} did not start a profile: {words}", endpoint.name))?;
+            let status = read_status(&endpoint, &response)?;
             let number = status["number"].as_u64();
-            let number = number.with_context(|| format!("the server on {} returned no profile number", place.name))?;
-            profiles.0.push(Ours { place, number, is_running: true });
+            let number =
+                number.with_context(|| format!("the server on {} returned no profile number", endpoint.name))?;
+            profiles.0.push(Ours { endpoint, number, is_running: true });
         }
         Ok(profiles)
     }
@@ -298,13 +302,14 @@ impl Profiles {
     /// Fetches the reports and merges them.
     fn report(&self) -> anyhow::Result<Report> {
         let mut reports = Vec::new();
-        for Ours { place, number, .. } in &self.0 {
-            let answer = place.ask(&format!("GET /causal/report?number={number}"), &[], b"")?;
-            answer.good().map_err(|words| anyhow!("the server on {} has no report: {words}", place.name))?;
-            let report = Report::from_json(&answer.body);
-            let mut report = report.with_context(|| format!("reading the report of the server on {}", place.name))?;
+        for Ours { endpoint, number, .. } in &self.0 {
+            let response = endpoint.ask(&format!("GET /causal/report?number={number}"), &[], b"")?;
+            response.good().map_err(|words| anyhow!("the server on {} has no report: {words}", endpoint.name))?;
+            let report = Report::from_json(&response.body);
+            let mut report =
+                report.with_context(|| format!("reading the report of the server on {}", endpoint.name))?;
             if self.0.len() > 1 {
-                report.program.clone_from(&place.name);
+                report.program.clone_from(&endpoint.name);
             }
             reports.push(report);
         }
@@ -328,21 +333,24 @@ impl Drop for Profiles {
 impl Ours {
     /// Returns the profile's status; `None` once it has ended.
     fn status(&self) -> anyhow::Result<Option<Value>> {
-        let place = &self.place;
-        let gone = || format!("the server on {} stopped responding while it was profiled", place.name);
-        let answer = place.ask("GET /causal/status", &[], b"").with_context(gone)?;
-        answer.good().map_err(|words| anyhow!("the server on {} did not report its progress: {words}", place.name))?;
-        let status = read_status(place, &answer)?;
+        let endpoint = &self.endpoint;
+        let gone = || format!("the server on {} stopped responding while it was profiled", endpoint.name);
+        let response = endpoint.ask("GET /causal/status", &[], b"").with_context(gone)?;
+        response
+            .good()
+            .map_err(|words| anyhow!("the server on {} did not report its progress: {words}", endpoint.name))?;
+        let status = read_status(endpoint, &response)?;
         Ok((status["running"] == true && status["number"] == self.number).then_some(status))
     }
 
     fn stop(&self) -> anyhow::Result<ApiResponse> {
-        self.place.ask(&format!("POST /causal/stop?number={}", self.number), &[], b"")
+        self.endpoint.ask(&format!("POST /causal/stop?number={}", self.number), &[], b"")
     }
 }
 
-fn read_status(place: &AdminEndpoint, answer: &ApiResponse) -> anyhow::Result<Value> {
-    serde_json::from_str(&answer.body).with_context(|| format!("parsing the response of the server on {}", place.name))
+fn read_status(endpoint: &AdminEndpoint, response: &ApiResponse) -> anyhow::Result<Value> {
+    serde_json::from_str(&response.body)
+        .with_context(|| format!("parsing the response of the server on {}", endpoint.name))
 }
 
 fn elapsed(status: &Value) -> f64 {

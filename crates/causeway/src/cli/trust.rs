@@ -69,10 +69,10 @@ impl AuthorityFlags {
     fn root(self) -> anyhow::Result<TrustedRoot> {
         let config = client::configured(self.address.as_deref(), self.config, self.adapter)?;
         let address = client::address(self.address.as_deref(), &config, &Registry::default())?;
-        let answer = AdminEndpoint::of(&address).ask(&format!("GET /pki/ca/{}", self.ca), &[], b"")?;
-        answer.good().map_err(|words| anyhow!("the server on {address} has no authority '{}': {words}", self.ca))?;
-        let answer: Value = serde_json::from_str(&answer.body).context("the server's answer is not JSON")?;
-        let text = answer["root_certificate"].as_str().unwrap_or_default();
+        let response = AdminEndpoint::of(&address).ask(&format!("GET /pki/ca/{}", self.ca), &[], b"")?;
+        response.good().map_err(|words| anyhow!("the server on {address} has no authority '{}': {words}", self.ca))?;
+        let response: Value = serde_json::from_str(&response.body).context("the server's response is not JSON")?;
+        let text = response["root_certificate"].as_str().unwrap_or_default();
         Ok(TrustedRoot::read(text.as_bytes(), &format!("the root of '{}'", self.ca))?)
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use causal::report::{Reason, ReasonCode, Report};
 
-use super::super::answer::AdminResponse;
+use super::super::response::AdminResponse;
 use super::options::ProfileOptions;
 
 /// A profile after its start.

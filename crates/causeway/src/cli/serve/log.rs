@@ -21,7 +21,7 @@ const FLUSH_LIMIT: Duration = Duration::from_secs(1);
 /// Names of loggers by the module that logs, a module before its parents. Caddy's names, where it has such a logger; other modules are the
 /// server itself, whose entries have no name.
 const LOGGERS: &[(&str, &str)] = &[
-    ("causeway::admin::answer", "admin.api"),
+    ("causeway::admin::response", "admin.api"),
     ("causeway::admin::work", "admin.api"),
     ("causeway::admin", "admin"),
     ("causeway::server::certificates", "tls"),
