@@ -6,13 +6,13 @@ use causeway_testkit::ports::free_port;
 use serde_json::{Value, json};
 
 use super::client::send;
-use super::process::{Dir, ServerProcess, wait_until};
+use super::process::{Directory, ServerProcess, wait_until};
 
 pub(super) const ROOT: &str = ".local/share/causeway/pki/authorities/local/root.crt";
 
 /// An authority at `https://localhost:PORT/acme/local/directory`, whose clients answer HTTP-01 and TLS-ALPN-01 on these ports.
 pub(super) struct Authority {
-    pub(super) dir: Dir,
+    pub(super) dir: Directory,
     pub(super) port: u16,
     pub(super) process: ServerProcess,
 }
@@ -27,7 +27,7 @@ impl Authority {
             "automatic_https": { "disable_redirects": true },
             "routes": [{ "match": [{ "host": ["localhost"] }], "handle": [handler] }],
         } } } } });
-        let dir = Dir::with(&[("config.json", &config.to_string())]);
+        let dir = Directory::with(&[("config.json", &config.to_string())]);
         let process = dir.start(&["run", "--config", "config.json"]);
         Self { dir, port, process }
     }
@@ -54,7 +54,7 @@ impl Authority {
 }
 
 /// Requests the site of a name on this machine; the only trusted root is that of the authority in the directory.
-fn curl(authority: &Dir, name: &str, port: u16) -> Result<String, String> {
+fn curl(authority: &Directory, name: &str, port: u16) -> Result<String, String> {
     let mut command = Command::new("curl");
     command.args(["-sS", "-m", "10", "--noproxy", "*", "--resolve", &format!("*:{port}:127.0.0.1"), "--cacert"]);
     let done = command.arg(authority.path(ROOT)).arg(format!("https://{name}:{port}/")).output().unwrap();
@@ -80,7 +80,7 @@ fn our_own_client() {
         let ports = [free_port(), free_port()];
         let policy = json!({ "allow": { "domains": ["localhost"] } });
         let mut authority = Authority::start(json!({ "challenges": [challenge], "policy": policy }), ports);
-        let dir = Dir::with(&[("Caddyfile", &authority.client(ports, ""))]);
+        let dir = Directory::with(&[("Caddyfile", &authority.client(ports, ""))]);
         let mut client = dir.start(&["run"]);
         client.line_with("obtained a certificate from https://localhost");
         authority.process.line_with("issued a certificate of the authority 'local' for localhost");
@@ -93,7 +93,7 @@ fn our_own_client() {
 #[test]
 fn the_local_authority_after_an_issuer_that_fails() {
     let [http, https, closed] = [free_port(), free_port(), free_port()];
-    let dir = Dir::with(&[(
+    let dir = Directory::with(&[(
         "Caddyfile",
         &format!(
             "{{\n\tadmin off\n\thttp_port {http}\n\thttps_port {https}\n\tskip_install_trust\n}}\nsite.example, *.site.example \
@@ -124,7 +124,7 @@ fn the_local_authority_after_an_issuer_that_fails() {
 fn certbot() {
     let ports = [free_port(), free_port()];
     let authority = Authority::start(json!({ "challenges": ["http-01"] }), ports);
-    let dir = Dir::new();
+    let dir = Directory::new();
     let mut command = Command::new("certbot");
     command.args(["certonly", "--standalone", "--non-interactive", "--agree-tos", "--register-unsafely-without-email"]);
     command.args(["--domain", "localhost", "--http-01-address", "127.0.0.1", "--http-01-port", &ports[0].to_string()]);
@@ -150,7 +150,7 @@ fn certbot() {
 fn a_client_with_a_separate_storage() {
     let ports = [free_port(), free_port()];
     let mut authority = Authority::start(json!({ "policy": { "allow": { "domains": ["localhost"] } } }), ports);
-    let dir = Dir::with(&[("Caddyfile", &authority.client(ports, ""))]);
+    let dir = Directory::with(&[("Caddyfile", &authority.client(ports, ""))]);
     let mut config: Value = serde_json::from_slice(&dir.output(&["adapt"]).stdout).unwrap();
     let own = json!({ "module": "file_system", "root": dir.path("own") });
     config["apps"]["tls"]["automation"]["policies"][0]["storage"] = own;
@@ -174,7 +174,7 @@ fn a_client_with_a_separate_storage() {
 fn a_name_that_the_policy_denies() {
     let ports = [free_port(), free_port()];
     let authority = Authority::start(json!({ "policy": { "deny": { "domains": ["localhost"] } } }), ports);
-    let dir = Dir::with(&[("Caddyfile", &authority.client(ports, ""))]);
+    let dir = Directory::with(&[("Caddyfile", &authority.client(ports, ""))]);
     let mut client = dir.start(&["run"]);
     let line = client.line_with("cannot obtain a certificate");
     assert!(line.contains("rejectedIdentifier"), "{line}");
@@ -187,7 +187,7 @@ fn the_directive() {
     let site = format!(
         "http://acme.localhost:{port} {{\n\tbind 127.0.0.1\n\troute {{\n\tacme_server {{\n\t\tallow {{\n\t\t\tdomains a.test\n\t\t}}\n\t}}\n\trespond other\n\t}}\n}}\n"
     );
-    let dir = Dir::with(&[("Caddyfile", &format!("{{\n\tadmin off\n}}\n{site}"))]);
+    let dir = Directory::with(&[("Caddyfile", &format!("{{\n\tadmin off\n}}\n{site}"))]);
     let _server = dir.start(&["run"]);
     let get = |path: &str| send(port, &format!("GET {path}"), &[&format!("Host: acme.localhost:{port}")]);
     let base = format!("https://acme.localhost:{port}/acme/local");
@@ -215,7 +215,7 @@ fn mistakes() {
         ("resolvers tcp/192.0.2.1", "tcp/192.0.2.1"),
     ] {
         let text = format!("{{\n\tadmin off\n}}\nhttp://:0 {{\n\tacme_server {{\n\t{options}\n\t}}\n}}\n");
-        let dir = Dir::with(&[("Caddyfile", &text)]);
+        let dir = Directory::with(&[("Caddyfile", &text)]);
         let output = dir.output(&["validate", "--config", "Caddyfile"]);
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && stderr.contains(words), "{options}: {stderr}");
@@ -225,7 +225,7 @@ fn mistakes() {
 // Caddy's commands: the root comes from the admin API, or for `untrust` from a file. No case here reaches a trust store of this machine.
 #[test]
 fn trust_needs_a_server_and_a_known_authority() {
-    let dir = Dir::new();
+    let dir = Directory::new();
     let closed = free_port();
     let output = dir.output(&["trust", "--address", &format!("localhost:{closed}")]);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -22,7 +22,7 @@ use super::peer::tool;
 use crate::client::send;
 use crate::http2::program;
 use crate::ocsp::Responder;
-use crate::process::{Dir, ServerProcess};
+use crate::process::{Directory, ServerProcess};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 const FIRST: &str = "first.example.test";
@@ -73,7 +73,7 @@ impl Default for Settings {
 struct Pebble {
     programs: [PathBuf; 2],
     children: Vec<Child>,
-    dir: Dir,
+    dir: Directory,
     settings: Settings,
     /// The local authority of this directory issues the certificate of Pebble's HTTPS endpoint.
     root: PathBuf,
@@ -95,20 +95,20 @@ impl Pebble {
         }
         let site =
             "{\n\tskip_install_trust\n\tauto_https disable_redirects\n}\nhttps://localhost:0 {\n\ttls internal\n}\n";
-        let dir = Dir::with(&[("Caddyfile", site)]);
+        let dir = Directory::with(&[("Caddyfile", site)]);
         drop(dir.start(&["run"]));
         Some(Self::start_in(dir, programs, settings))
     }
 
     /// Another Pebble, whose own HTTPS endpoint has a certificate with the same root.
     fn sibling(&self, settings: Settings) -> Self {
-        let dir = Dir::new();
+        let dir = Directory::new();
         let from = self.dir.path(".local");
         assert!(Command::new("cp").arg("-r").arg(from).arg(dir.path("")).status().unwrap().success());
         Self::start_in(dir, self.programs.clone(), settings)
     }
 
-    fn start_in(dir: Dir, programs: [PathBuf; 2], settings: Settings) -> Self {
+    fn start_in(dir: Directory, programs: [PathBuf; 2], settings: Settings) -> Self {
         let root = dir.path(".local/share/causeway/pki/authorities/local/root.crt");
         let [directory, management, dns, dns_management, http, https] = free_ports();
         let (dns, children) = ([dns, dns_management], Vec::new());
@@ -206,7 +206,7 @@ impl Pebble {
     }
 
     /// A Caddyfile for these sites, with storage in `data` of its directory.
-    fn caddyfile(&self, dir: &Dir, [http, https]: [u16; 2], options: &str, sites: &str) -> String {
+    fn caddyfile(&self, dir: &Directory, [http, https]: [u16; 2], options: &str, sites: &str) -> String {
         format!(
             "{{\n\thttp_port {http}\n\thttps_port {https}\n\temail ops@example.org\n\tacme_ca {}\n\tacme_ca_root {}\n\
              \tstorage file_system {}\n\tskip_install_trust\n\t{options}\n}}\n{sites}\n",
@@ -217,8 +217,8 @@ impl Pebble {
     }
 
     /// A directory with a Caddyfile for our server at the ports that Pebble verifies.
-    fn dir(&self, options: &str, sites: &str) -> Dir {
-        let dir = Dir::new();
+    fn dir(&self, options: &str, sites: &str) -> Directory {
+        let dir = Directory::new();
         dir.write("Caddyfile", self.caddyfile(&dir, [self.http, self.https], options, sites));
         dir
     }
@@ -272,12 +272,12 @@ fn hello(name: &str) -> Result<String, String> {
 const INTERNAL: &str = "a.localhost {\n\ttls internal\n\trespond internal\n}\n";
 
 #[track_caller]
-fn check_internal(dir: &Dir, port: u16) {
+fn check_internal(dir: &Directory, port: u16) {
     let root = dir.path("data/pki/authorities/local/root.crt");
     assert_eq!(get(&root, "a.localhost", port).as_deref(), Ok("internal"));
 }
 
-fn spawn(dir: &Dir) -> ServerProcess {
+fn spawn(dir: &Directory) -> ServerProcess {
     ServerProcess::spawn(dir.command(&["run"]))
 }
 
@@ -610,7 +610,7 @@ fn a_test_authority() {
     let Some(real) = Pebble::start(settings()) else { return };
     let good = real.sibling(settings());
     let bad = real.sibling(Settings { is_http_open: false, is_tls_open: false, ..Settings::default() });
-    let dir = Dir::new();
+    let dir = Directory::new();
     let storage: causeway_certs::SharedStorage =
         std::sync::Arc::new(causeway_certs::FileStorage::new(dir.path("data")));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -729,7 +729,7 @@ fn wildcard_site(provider: &str, bind: &Bind) -> String {
 
 /// Both certificates arrive, names below the wildcard are served with it, and no TXT record is left.
 #[track_caller]
-fn check_wildcard(dir: &Dir, pebble: &Pebble, bind: &Bind) {
+fn check_wildcard(dir: &Directory, pebble: &Pebble, bind: &Bind) {
     let mut server = spawn(dir);
     for _ in 0..2 {
         server.line_with("example.test: obtained a certificate from ");
@@ -838,7 +838,7 @@ fn caddy() -> Option<PathBuf> {
 struct Caddy(Child);
 
 impl Caddy {
-    fn start(program: &Path, dir: &Dir, pebble: &Pebble, names: &[&str]) -> Self {
+    fn start(program: &Path, dir: &Directory, pebble: &Pebble, names: &[&str]) -> Self {
         let mut command = Command::new(program);
         command.args(["run", "--config", "Caddyfile", "--adapter", "caddyfile"]).current_dir(dir.path(""));
         command.env("HOME", dir.path("")).env_remove("XDG_CONFIG_HOME").env_remove("XDG_DATA_HOME");

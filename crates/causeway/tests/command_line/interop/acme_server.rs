@@ -10,7 +10,7 @@ use super::peer::tool;
 use causeway_testkit::ports::free_port;
 
 use crate::acme_server::Authority;
-use crate::process::Dir;
+use crate::process::Directory;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -31,7 +31,7 @@ fn caddy_obtains_a_certificate() {
     for challenge in ["http-01", "tls-alpn-01"] {
         let ports = [free_port(), free_port()];
         let mut authority = Authority::start(json!({ "challenges": [challenge] }), ports);
-        let dir = Dir::with(&[("Caddyfile", &authority.client(ports, ""))]);
+        let dir = Directory::with(&[("Caddyfile", &authority.client(ports, ""))]);
         let log = File::create(dir.path("caddy.log")).unwrap();
         let mut command = Command::new(&program);
         command.args(["run", "--config", "Caddyfile", "--adapter", "caddyfile"]).current_dir(dir.path(""));

@@ -387,7 +387,7 @@ fn an_identity_by_acme() {
     let [http, https, remote] = [(); 3].map(|()| free_port());
     let authority = Authority::start(json!({ "challenges": ["http-01"] }), [http, https]);
     let mut config = config(http, "x", remote, &json!([{ "public_keys": [bench.public_key("owner")] }]));
-    let root = authority.directory.path(ROOT);
+    let root = authority.dir.path(ROOT);
     config["admin"]["identity"] = json!({
         "identifiers": ["localhost"],
         "issuers": [{ "module": "acme", "ca": authority.directory(), "trusted_roots_pem_files": [root.display().to_string()] }],

@@ -33,7 +33,7 @@ fn balance(port: u16, backends: [u16; 3]) -> Arc<AtomicUsize> {
 /// Starts three servers with this storage, which obtain one certificate for a site with these properties of its issuer, and serve it.
 #[track_caller]
 fn check(pebble: &Pebble, properties: &str, storage: &str) {
-    let dir = Dir::new();
+    let dir = Directory::new();
     let ports = [(); 3].map(|()| free_ports());
     let balanced =
         [balance(pebble.http, ports.map(|[http, _]| http)), balance(pebble.https, ports.map(|[_, https]| https))];
