@@ -117,21 +117,16 @@ fn is_written(pieces: &[Piece], text: &[u8]) -> bool {
 }
 
 /// Returns the instant of a time, 1970 for one that is out of range.
-fn instant(time: SystemTime) -> Timestamp {
+pub(crate) fn instant(time: SystemTime) -> Timestamp {
     Timestamp::try_from(time).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
 impl Zone {
-    fn time_zone(self) -> TimeZone {
+    pub(crate) fn time_zone(self) -> TimeZone {
         match self {
             Self::Utc => TimeZone::UTC,
             Self::Local => TimeZone::system(),
         }
-    }
-
-    /// Returns the date and time of day in this zone.
-    pub(crate) fn civil(self, time: SystemTime) -> DateTime {
-        self.time_zone().to_datetime(instant(time))
     }
 }
 

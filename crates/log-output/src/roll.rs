@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, SystemTime};
 
+use jiff::tz::TimeZone;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::file::{FILE_MODE, copy_attributes};
-use crate::layout::{TimeLayout, Zone};
+use crate::layout::{TimeLayout, Zone, instant};
 
 /// The time in the name of a rolled file, as Caddy writes it.
 const STAMP: &str = "2006-01-02T15-04-05.000";
@@ -20,8 +21,9 @@ const ENDINGS: [&str; 2] = [".gz", ".zst"];
 /// Ending of a file that is being compressed.
 const UNFINISHED: &str = ".part";
 const MINUTE: Duration = Duration::from_secs(60);
-/// Minutes in which a time of day comes again, also on a day with 25 hours.
-const SEARCH_MINUTES: u32 = 25 * 60 + 1;
+/// Minutes in which each time of day comes: 2:30 of the day that has it before a change to summer time, in which it is missing, comes 47 hours
+/// later, and any time comes after at most 25 hours on the other days.
+const SEARCH_MINUTES: u32 = 49 * 60;
 
 /// When a file is rolled, and which rolled files are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -200,17 +202,21 @@ fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
 /// Returns the first time after `now` at which the file is rolled.
 fn next(spec: &RollSpec, now: SystemTime) -> Option<SystemTime> {
     let interval = spec.interval.and_then(|interval| now.checked_add(interval));
-    let clock = (!spec.minutes.is_empty() || !spec.times.is_empty()).then(|| {
-        let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-        let minute = SystemTime::UNIX_EPOCH + Duration::from_secs(since - since % 60);
-        let minutes = (1..=SEARCH_MINUTES).map(|count| minute + MINUTE * count);
-        minutes.into_iter().find(|time| {
-            let local = spec.zone.civil(*time);
-            let (hour, minute) = (local.hour().unsigned_abs(), local.minute().unsigned_abs());
-            spec.minutes.contains(&minute) || spec.times.contains(&(hour, minute))
-        })
-    });
-    [interval, clock.flatten()].into_iter().flatten().min()
+    [interval, next_of_clock(spec, &spec.zone.time_zone(), now)].into_iter().flatten().min()
+}
+
+/// Returns the first time after `now` whose minute or time of day the specification has.
+fn next_of_clock(spec: &RollSpec, zone: &TimeZone, now: SystemTime) -> Option<SystemTime> {
+    if spec.minutes.is_empty() && spec.times.is_empty() {
+        return None;
+    }
+    let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let minute = SystemTime::UNIX_EPOCH + Duration::from_secs(since - since % 60);
+    (1..=SEARCH_MINUTES).map(|count| minute + MINUTE * count).find(|time| {
+        let local = zone.to_datetime(instant(*time));
+        let (hour, minute) = (local.hour().unsigned_abs(), local.minute().unsigned_abs());
+        spec.minutes.contains(&minute) || spec.times.contains(&(hour, minute))
+    })
 }
 
 /// Splits the name of a file before its last `.`.
@@ -453,6 +459,22 @@ mod tests {
         ] {
             let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
             assert_eq!(next(&spec, at(now)), want.map(at), "{spec:?}");
+        }
+    }
+
+    // A time of day that the change to summer time skips comes again on the next day; one that the change back repeats comes twice.
+    #[test]
+    fn a_time_of_day_that_is_skipped() {
+        let zone = TimeZone::posix("EST5EDT,M3.2.0,M11.1.0").unwrap();
+        let spec = spec(None, &[], &[(2, 30)]);
+        for (now, want) in [
+            // 2026-03-08 has no 2:30.
+            ("2026-03-07T02:29:00-05:00", "2026-03-07T02:30:00-05:00"),
+            ("2026-03-07T02:30:00-05:00", "2026-03-09T02:30:00-04:00"),
+            ("2026-10-31T02:30:00-04:00", "2026-11-01T02:30:00-05:00"),
+        ] {
+            let [now, want] = [now, want].map(|time| SystemTime::from(time.parse::<jiff::Timestamp>().unwrap()));
+            assert_eq!(next_of_clock(&spec, &zone, now), Some(want));
         }
     }
 
