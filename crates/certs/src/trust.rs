@@ -163,10 +163,10 @@ impl TrustStores {
         // Looked for before the write, so that no file is left that has no effect.
         let update = self.program(family.update[0], "ca-certificates")?;
         let file = directory.join(format!("{}.{}", root.label, family.extension));
-        replace(&file, root.pem().as_bytes(), Durability::Flushed).map_err(|error| fault(&file, error))?;
-        // Every program must be able to read it.
-        readable(&file).map_err(|error| fault(&file, error))?;
-        run(Command::new(update).args(&family.update[1..]))?;
+        write(&file, root)?;
+        run(Command::new(update).args(&family.update[1..])).inspect_err(|_| {
+            let _ = fs::remove_file(&file);
+        })?;
         Ok(true)
     }
 
@@ -181,10 +181,13 @@ impl TrustStores {
             return Ok(false);
         }
         let update = self.program(family.update[0], "ca-certificates")?;
-        for file in copies {
-            fs::remove_file(&file).map_err(|error| fault(&file, error))?;
+        for file in &copies {
+            fs::remove_file(file).map_err(|error| fault(file, error))?;
         }
-        run(Command::new(update).args(&family.update[1..]))?;
+        run(Command::new(update).args(&family.update[1..])).inspect_err(|_| {
+            // Programs still trust the root: with the file, the next attempt runs the command again.
+            let _ = write(&copies[0], root);
+        })?;
         Ok(true)
     }
 
@@ -264,9 +267,12 @@ fn copies(directory: &Path, root: &TrustedRoot) -> Result<Vec<PathBuf>, TrustSto
     Ok(entries.flatten().map(|entry| entry.path()).filter(|file| file.is_file()).filter(is_copy).collect())
 }
 
-fn readable(file: &Path) -> io::Result<()> {
+/// Writes a root to a file that every program can read.
+fn write(file: &Path, root: &TrustedRoot) -> Result<(), TrustStoreError> {
     use std::os::unix::fs::PermissionsExt as _;
-    fs::set_permissions(file, fs::Permissions::from_mode(0o644))
+    replace(file, root.pem().as_bytes(), Durability::Flushed)
+        .and_then(|()| fs::set_permissions(file, fs::Permissions::from_mode(0o644)))
+        .map_err(|error| fault(file, error))
 }
 
 fn fault(path: &Path, error: io::Error) -> TrustStoreError {

@@ -95,6 +95,23 @@ fn system_stores_that_fail() {
     machine.program("update-ca-certificates", "echo some >&2; echo 'disk is full' >&2; exit 3");
     let Err(TrustStoreError::Program(_, message)) = result(&machine) else { panic!("the program failed") };
     assert_eq!(message, "disk is full (exit status: 3)");
+    assert!(files(&anchors).is_empty(), "a file has no effect until the command has ended");
+}
+
+// A change has no effect if the command fails, so the next attempt makes it.
+#[test]
+fn a_command_that_fails_is_repeated() {
+    let machine = Machine::new("repeats");
+    machine.directory("usr/local/share/ca-certificates");
+    let (stores, root) = (machine.stores(), root());
+    for change in [TrustStores::trust, TrustStores::untrust] {
+        let result = || change(&stores, &root).remove(0).result;
+        machine.program("update-ca-certificates", "exit 3");
+        assert!(matches!(result(), Err(TrustStoreError::Program(..))));
+        machine.program("update-ca-certificates", "");
+        assert!(result().unwrap());
+        assert!(!result().unwrap());
+    }
 }
 
 // certutil of NSS: -A adds with a nickname, -L shows, -D deletes. This double keeps one nickname.
