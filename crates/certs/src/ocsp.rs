@@ -480,7 +480,7 @@ impl fmt::Display for OcspError {
         match self {
             Self::NoResponder => f.write_str("the certificate names no OCSP responder"),
             Self::NoIssuer => f.write_str("found no issuer in the chain, expected its certificate after the leaf"),
-            Self::BadIssuer => f.write_str("the second certificate of the chain has not signed the first one"),
+            Self::BadIssuer => f.write_str("the certificate of the issuer has not signed the certificate"),
             Self::Unfit(why) => write!(f, "the certificate cannot be put into a request: {why}"),
             Self::TooLong => write!(f, "found a response longer than {RESPONSE_BYTES_MAX} bytes"),
             Self::Malformed(why) => write!(f, "found a malformed response: {why}"),
