@@ -14,7 +14,9 @@ use crate::report::Halt;
 
 /// Timeout for one command, so that a hanging test fails. The longest valid case is the first build of all
 /// tests, and their run, on two slow cores.
-const COMMAND_SECONDS_MAX: u64 = 20 * 60;
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(20 * 60);
+/// Pause between two looks at a command that has closed its output and runs.
+const CLOSED_PAUSE: Duration = Duration::from_millis(10);
 const HEARTBEAT: Duration = Duration::from_secs(30);
 const LAST_LINE_CHARS_MAX: usize = 90;
 
@@ -63,16 +65,18 @@ impl Stage {
     /// [`Halt::Failed`] with that output.
     pub(crate) fn run(&mut self, command: Command) -> Result<String, Halt> {
         let shown = show(&command);
-        let (status, output) = self.finish(command).with_context(|| format!("cannot run: {shown}"))?;
+        let (status, output) = self.finish(command, COMMAND_TIMEOUT).with_context(|| format!("cannot run: {shown}"))?;
         match status {
             Some(status) if status.success() => Ok(output),
             Some(status) => Err(Halt::Failed(format!("$ {shown}\n{output}({status})\n"))),
-            None => Err(Halt::Failed(format!("$ {shown}\n{output}(ended by us after {COMMAND_SECONDS_MAX} s)\n"))),
+            None => {
+                Err(Halt::Failed(format!("$ {shown}\n{output}(ended by us after {} s)\n", COMMAND_TIMEOUT.as_secs())))
+            }
         }
     }
 
-    /// Runs a command with a timeout. The status is `None` when the command was killed.
-    fn finish(&mut self, mut command: Command) -> anyhow::Result<(Option<ExitStatus>, String)> {
+    /// Runs a command with a timeout, and reads the output of it and its descendants. The status is `None` when the command was killed.
+    fn finish(&mut self, mut command: Command, timeout: Duration) -> anyhow::Result<(Option<ExitStatus>, String)> {
         let (mut reader, writer) = std::io::pipe()?;
         command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
         let mut child = command.spawn()?;
@@ -93,16 +97,19 @@ impl Stage {
         loop {
             match pieces.recv_timeout(Duration::from_millis(200)) {
                 Ok(piece) => output.extend_from_slice(&piece),
-                Err(RecvTimeoutError::Disconnected) => {
-                    status = Some(child.wait()?);
-                    break;
-                }
                 // The child has exited and no output arrived for a while; a grandchild may keep the pipe open forever.
-                Err(RecvTimeoutError::Timeout) if status.is_some() => break,
-                Err(RecvTimeoutError::Timeout) => status = child.try_wait()?,
+                Err(_) if status.is_some() => break,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(CLOSED_PAUSE),
             }
-            if begun.elapsed().as_secs() > COMMAND_SECONDS_MAX && status.is_none() {
-                end_tree(&mut child);
+            if status.is_none() {
+                status = child.try_wait()?;
+            }
+            // Also after the child's end: a grandchild may print forever.
+            if begun.elapsed() > timeout {
+                if status.is_none() {
+                    end_tree(&mut child);
+                }
                 break;
             }
             self.note(&last_line(&output));
@@ -155,9 +162,25 @@ mod tests {
     use super::*;
 
     fn sh(script: &str) -> Result<String, Halt> {
+        stage().run(command(script))
+    }
+
+    fn stage() -> Stage {
+        Stage { step: "test", begun: Instant::now(), spoken: Instant::now(), terminal: false }
+    }
+
+    fn command(script: &str) -> Command {
         let mut command = Command::new("sh");
         command.arg("-c").arg(script);
-        Stage { step: "test", begun: Instant::now(), spoken: Instant::now(), terminal: false }.run(command)
+        command
+    }
+
+    #[test]
+    fn every_command_has_a_timeout() {
+        let finish = |script: &str| stage().finish(command(script), Duration::from_millis(500)).unwrap().0;
+        assert_eq!(finish("exec >&- 2>&-; sleep 600"), None, "it has closed its output");
+        assert!(finish("(while :; do echo a; sleep 0.1; done) &").unwrap().success(), "a grandchild prints forever");
+        assert!(finish("exec >&- 2>&-; sleep 0.1").unwrap().success());
     }
 
     #[test]
