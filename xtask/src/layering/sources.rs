@@ -38,9 +38,15 @@ pub(super) fn faults(directory: &Path, unsaid: &[&str], root: &Path) -> anyhow::
 /// Returns the line number and word of every occurrence.
 pub(super) fn said<'w>(text: &str, unsaid: &[&'w str]) -> Vec<(usize, &'w str)> {
     let code = text.lines().enumerate().take_while(|(_, line)| line.trim() != "mod tests {");
-    let code = code.map(|(at, line)| (at + 1, line.split("//").next().unwrap_or_default()));
+    let code = code.map(|(at, line)| (at + 1, before_comment(line)));
     code.flat_map(|(at, line)| unsaid.iter().filter(move |word| has_word(line, word)).map(move |word| (at, *word)))
         .collect()
+}
+
+/// Returns the part of a line before its comment. The `//` of a URL in a string begins none.
+fn before_comment(line: &str) -> &str {
+    let comment = line.match_indices("//").find(|(at, _)| !line[..*at].ends_with(':'));
+    comment.map_or(line, |(at, _)| &line[..at])
 }
 
 fn has_word(line: &str, word: &str) -> bool {

@@ -115,6 +115,7 @@ fn words_in_source() {
         [(1, "Mutex"), (2, "Instant::now")]
     );
     assert_eq!(said("use tokio::net;"), [(1, "tokio::")]);
+    assert_eq!(said("let (url, lock) = (\"http://a\", Mutex::new(()));"), [(1, "Mutex")]);
     assert_eq!(said("struct MutexFree; // like a Mutex\n/// `tokio::spawn`\nfn my_tokio::x"), []);
     assert_eq!(said("fn f() {}\n#[cfg(test)]\nmod tests {\n    use std::sync::Mutex;\n}"), []);
 }
