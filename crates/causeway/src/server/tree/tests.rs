@@ -79,6 +79,8 @@ fn put() {
         (Put, "/config/a/list/0", json!("w"), Ok(("/config/a/list", json!(["w", "x", "y"])))),
         (Put, "/config/a/list/2", json!("z"), Ok(("/config/a/list", json!(["x", "y", "z"])))),
         (Put, "/config/a/list/3", json!("z"), Err("[/config/a/list/3] array index out of bounds: 3")),
+        (Put, "/config/lists/0/2", json!(3), Ok(("/config/lists/0", json!([1, 2, 3])))),
+        (Put, "/config/lists/0/3", json!(3), Err("[/config/lists/0/3] array index out of bounds: 3")),
         (Put, "/config/s", json!(1), Err("[/config/s] key already exists: s")),
         (Put, "/config/", json!({}), Err("[/config/] key already exists: config")),
     ]);
