@@ -10,7 +10,7 @@ use std::io::{IsTerminal as _, Read as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use causeway::document::{AdaptedDocument, Document, Language};
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -191,16 +191,22 @@ fn serving(site: SiteKind, name: &str, command: String, config: Value) -> Servin
 
 fn fields(written: &[String]) -> anyhow::Result<Map<String, Value>> {
     let mut fields = Map::new();
-    for field in written {
-        let Some((name, value)) = field.split_once(':') else {
-            bail!("--header: found '{field}', expected \"Name: value\"");
-        };
-        let values = fields.entry(name.trim()).or_insert_with(|| json!([]));
+    for written in written {
+        let (name, value) = field("--header", written)?;
+        let values = fields.entry(name).or_insert_with(|| json!([]));
         if let Value::Array(values) = values {
-            values.push(json!(value.trim()));
+            values.push(json!(value));
         }
     }
     Ok(fields)
+}
+
+/// Parses the name and the value of a field. As in Caddy, neither may be empty.
+fn field<'w>(flag: &str, written: &'w str) -> anyhow::Result<(&'w str, &'w str)> {
+    let parts = written.split_once(':').map(|(name, value)| (name.trim(), value.trim()));
+    parts
+        .filter(|(name, value)| !name.is_empty() && !value.is_empty())
+        .ok_or_else(|| anyhow!("{flag}: found '{written}', expected \"Name: value\""))
 }
 
 /// Returns a server with one route. Automatic HTTPS is off: an explicit address is served without TLS, also for a named

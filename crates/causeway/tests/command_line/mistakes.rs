@@ -498,6 +498,8 @@ fn in_flags() {
         ),
         (&["run", "--adapter", "yaml"], "--adapter: found 'yaml', expected 'caddyfile', 'json' or 'nginx'"),
         (&["respond", "--header", "none"], "--header: found 'none', expected \"Name: value\""),
+        (&["respond", "--header", ": value"], "--header: found ': value', expected \"Name: value\""),
+        (&["respond", "--header", "Name: "], "--header: found 'Name: ', expected \"Name: value\""),
         (&["respond", "{{.Nope}}"], "the body: found '{{.Nope}}', expected {{.N}}, {{.Port}} or {{.Address}}"),
         (&["run", "--listen", ":8081"], "--listen is for the welcome site; Caddyfile names its own addresses"),
     ] {

@@ -5,7 +5,7 @@ use causeway_config::caddyfile::{FromAddress, ToAddress};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::serving;
+use super::{field, serving};
 use crate::cli::serve::{ServeFlags, SiteKind, serve_generated};
 
 #[derive(Args)]
@@ -112,11 +112,8 @@ impl ReverseProxy {
 /// Parses fields to set. As in Caddy, the last of several fields with one name is set.
 fn fields(flag: &str, written: &[String]) -> anyhow::Result<Map<String, Value>> {
     let mut fields = Map::new();
-    for field in written {
-        let parts = field.split_once(':').map(|(name, value)| (name.trim(), value.trim()));
-        let Some((name, value)) = parts.filter(|(name, value)| !name.is_empty() && !value.is_empty()) else {
-            bail!("{flag}: found '{field}', expected \"Name: value\"");
-        };
+    for written in written {
+        let (name, value) = field(flag, written)?;
         fields.retain(|known, _| !known.eq_ignore_ascii_case(name));
         fields.insert(name.to_owned(), json!([value]));
     }
