@@ -263,9 +263,11 @@ fn status(seen: ProfileSnapshot) -> AdminResponse {
         "seconds": seen.duration.as_secs_f64(),
     });
     let head = head.to_string();
+    let has_report = seen.report.is_some();
     let report = seen.report.map_or_else(|| "null".into(), |report| encoded(&report, seen.is_running));
     let text = format!("{},\"report\":{report}}}\n", head.trim_end_matches('}'));
-    if !seen.is_running {
+    // As in `render_report`. While the profile runs, the next text needs the memory.
+    if has_report && !seen.is_running {
         causal::profiler::give_back();
     }
     AdminResponse::text(text, MediaType::Json)
