@@ -114,9 +114,11 @@ impl Drop for Tickets {
 }
 
 fn report(error: &Error) {
-    tracing::error!(
-        "session tickets: {error}; sessions of other servers are not resumed until the storage works again"
-    );
+    let end = match error {
+        Error::Random | Error::BadValue(..) => "the next keys are made",
+        _ => "the storage works again",
+    };
+    tracing::error!("session tickets: {error}; sessions of other servers are not resumed until {end}");
 }
 
 impl Rotation {
