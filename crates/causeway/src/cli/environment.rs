@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail};
 use causeway::server::data_directory;
 
+use super::VERSION;
+
 /// Variables from environment files. Variables of the process take precedence, as in Caddy.
 #[derive(Debug, Default)]
 pub(super) struct EnvironmentFiles(BTreeMap<String, String>);
@@ -33,7 +35,7 @@ impl EnvironmentFiles {
 
 /// Prints the variables of this process and of the files, for `--environ` and `environ`.
 pub(super) fn print(files: &[PathBuf]) -> anyhow::Result<()> {
-    let mut lines = vec![format!("causeway.Version=v{}", env!("CARGO_PKG_VERSION"))];
+    let mut lines = vec![format!("causeway.Version={VERSION}")];
     lines.push(format!("causeway.AppDataDir={}", data_directory().display()));
     if let Ok(directory) = std::env::current_dir() {
         lines.push(format!("os.Getwd={}", directory.display()));

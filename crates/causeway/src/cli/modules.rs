@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::json;
 
-use super::output;
+use super::{VERSION, output};
 
 #[derive(Args)]
 pub(crate) struct ListModules {
@@ -128,7 +128,6 @@ fn modules() -> Vec<String> {
 }
 
 const PACKAGE: &str = env!("CARGO_PKG_NAME");
-const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
 
 impl ListModules {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
