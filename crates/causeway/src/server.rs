@@ -100,7 +100,7 @@ use certificates::Custody;
 use compiled::{Compiled, Ids};
 use conflicts::as_configured;
 pub(crate) use control::CONFIG_BYTES_MAX;
-use control::{Command, CommandQueues, ConfigurationNumber, PulledLoad, StopCommand, WAITING_MAX};
+use control::{Command, CommandQueues, ConfigurationNumber, PulledLoad, Query, StopCommand, WAITING_MAX};
 use pull::PullTask;
 use range_fetches::RangeFetches;
 
@@ -292,13 +292,7 @@ impl Server {
                 Command::Load(load, reply) => drop(reply.send(self.load(load).await)),
                 Command::LoadPulled(load, reply) => drop(reply.send(self.load_pulled(load).await)),
                 Command::Change(change, reply) => drop(reply.send(self.change(change).await)),
-                Command::Check(path, if_match, reply) => {
-                    drop(reply.send(self.check_change(&path, if_match.as_deref()).map(drop)));
-                }
-                Command::Read(path, reply) => drop(reply.send(self.read(&path))),
-                Command::Resolve(path, reply) => drop(reply.send(self.resolve(&path))),
-                Command::Authority(id, reply) => drop(reply.send(self.custody.authority(id).await)),
-                Command::Certificates(reply) => drop(reply.send(self.certificates())),
+                Command::Query(query) => self.answer(query).await,
                 Command::FollowedFile(reply) => drop(reply.send(self.followed_file.clone())),
                 Command::Upgrade(binary, reply) => match self.upgrade(binary, &mut deferred).await {
                     Ok(process) => {
@@ -380,16 +374,22 @@ impl Server {
                 Some(command) = self.queues.commands.recv(), if deferred.commands.len() < WAITING_MAX => command,
             };
             match command {
-                Command::Check(path, if_match, reply) => {
-                    drop(reply.send(self.check_change(&path, if_match.as_deref()).map(drop)));
-                }
-                Command::Read(path, reply) => drop(reply.send(self.read(&path))),
-                Command::Resolve(path, reply) => drop(reply.send(self.resolve(&path))),
-                Command::Authority(id, reply) => drop(reply.send(self.custody.authority(id).await)),
-                Command::Certificates(reply) => drop(reply.send(self.certificates())),
-                // Also the question for the file: its caller is about to load that.
+                Command::Query(query) => self.answer(query).await,
+                // Also the query for the followed file: its caller is about to load that.
                 command => deferred.commands.push_back(command),
             }
+        }
+    }
+
+    async fn answer(&mut self, query: Query) {
+        match query {
+            Query::Check(path, if_match, reply) => {
+                drop(reply.send(self.check_change(&path, if_match.as_deref()).map(drop)));
+            }
+            Query::Read(path, reply) => drop(reply.send(self.read(&path))),
+            Query::Resolve(path, reply) => drop(reply.send(self.resolve(&path))),
+            Query::Authority(id, reply) => drop(reply.send(self.custody.authority(id).await)),
+            Query::Certificates(reply) => drop(reply.send(self.certificates())),
         }
     }
 

@@ -175,6 +175,14 @@ pub(super) enum Command {
     /// Loads a pulled configuration.
     LoadPulled(PulledLoad, Reply<Result<(), LoadError>>),
     Change(Change, Reply<Result<(), ChangeError>>),
+    Query(Query),
+    FollowedFile(Reply<Option<ConfigFile>>),
+    /// Hands over to another process, of this program or the one at the path.
+    Upgrade(Option<PathBuf>, Reply<Result<u32, UpgradeError>>),
+}
+
+/// A command that changes nothing. The server answers it also during an upgrade.
+pub(super) enum Query {
     /// Checks the path and the entity tag of a change.
     Check(String, Option<String>, Reply<Result<(), ChangeError>>),
     Read(String, Reply<Result<Excerpt, ChangeError>>),
@@ -182,9 +190,6 @@ pub(super) enum Command {
     Resolve(String, Reply<Result<String, ChangeError>>),
     Authority(String, Reply<Result<Option<AuthorityFacts>, causeway_certs::Error>>),
     Certificates(Reply<Vec<CertificateStatus>>),
-    FollowedFile(Reply<Option<ConfigFile>>),
-    /// Hands over to another process, of this program or the one at the path.
-    Upgrade(Option<PathBuf>, Reply<Result<u32, UpgradeError>>),
 }
 
 /// Stops the server. It has a channel of its own: the other one may be full while the server loads a configuration or waits for another
@@ -268,7 +273,7 @@ impl Control {
     /// As of [`change`](Self::change), for the path and the entity tag.
     pub(crate) async fn check(&self, path: String, if_match: Option<String>) -> Result<(), ChangeError> {
         let stopping = Err(ChangeError::Load(LoadError::Stopping));
-        self.ask(|reply| Command::Check(path, if_match, reply)).await.unwrap_or(stopping)
+        self.ask(|reply| Command::Query(Query::Check(path, if_match, reply))).await.unwrap_or(stopping)
     }
 
     /// Reads one value of the configuration: `/config/…` or `/id/…`.
@@ -277,7 +282,7 @@ impl Control {
     /// When the path does not lead to a value.
     pub async fn read(&self, path: String) -> Result<Excerpt, ChangeError> {
         let stopping = Err(ChangeError::Load(LoadError::Stopping));
-        self.ask(|reply| Command::Read(path, reply)).await.unwrap_or(stopping)
+        self.ask(|reply| Command::Query(Query::Read(path, reply))).await.unwrap_or(stopping)
     }
 
     /// Returns the path below `/config` for one below `/id`, and others unchanged.
@@ -286,7 +291,7 @@ impl Control {
     /// When no object has the name.
     pub(crate) async fn resolve(&self, path: String) -> Result<String, ChangeError> {
         let stopping = Err(ChangeError::Load(LoadError::Stopping));
-        self.ask(|reply| Command::Resolve(path, reply)).await.unwrap_or(stopping)
+        self.ask(|reply| Command::Query(Query::Resolve(path, reply))).await.unwrap_or(stopping)
     }
 
     /// Returns the data of a certificate authority; `None` when there is none with this id, or the server is gone.
@@ -294,12 +299,12 @@ impl Control {
     /// # Errors
     /// When the local authority was missing and could not be created.
     pub async fn authority(&self, id: String) -> Result<Option<AuthorityFacts>, causeway_certs::Error> {
-        self.ask(|reply| Command::Authority(id, reply)).await.unwrap_or(Ok(None))
+        self.ask(|reply| Command::Query(Query::Authority(id, reply))).await.unwrap_or(Ok(None))
     }
 
     /// Describes every name whose certificate the server obtains, sorted by name; `None` when the server is gone.
     pub async fn certificates(&self) -> Option<Vec<CertificateStatus>> {
-        self.ask(Command::Certificates).await
+        self.ask(|reply| Command::Query(Query::Certificates(reply))).await
     }
 
     /// Returns the server's counters, also while it loads a configuration; `None` once it stops.
