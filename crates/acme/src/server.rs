@@ -20,6 +20,7 @@ mod tests;
 mod validate;
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -519,8 +520,9 @@ impl AcmeServer {
         let payload = call.envelope.object()?;
         let request = jws::decode("csr", payload["csr"].as_str().unwrap_or_default())?;
         let wanted = locked(&self.book).order(id, &call.account.id, call.now)?.begin()?;
-        // Without the lock: other requests need the book meanwhile.
-        let signed = self.sign(call, &request, wanted);
+        // Without the lock: other requests need the book meanwhile. A panic must not leave the order in `processing` until it expires.
+        let signed = catch_unwind(AssertUnwindSafe(|| self.sign(call, &request, wanted)))
+            .unwrap_or_else(|_| Err(Problem::internal(&"signing the certificate failed inside the server")));
         let mut book = locked(&self.book);
         let order = book.order(id, &call.account.id, call.now)?;
         order.end(signed, call.now)?;

@@ -806,3 +806,24 @@ async fn an_order_is_signed_once() {
     assert_eq!(client.post(&path(&body(&answers[0])["certificate"]), "").status, 200);
     refused(&client.post(&finalize, &request), 403, "orderNotReady");
 }
+
+// As for any error, the client may try again after a panic (RFC 8555 §7.4).
+#[tokio::test]
+async fn a_panic_of_a_signature_opens_the_order_again() {
+    let (setting, storage) = WatchedStorage::setting(ServerPlan { by: SignedBy::Root, ..plan() }).await;
+    let is_first = std::sync::atomic::AtomicBool::new(true);
+    let panic_once = move |key: &str| {
+        let has_panicked = key.ends_with("root.key") && is_first.swap(false, std::sync::atomic::Ordering::Relaxed);
+        assert!(!has_panicked, "a panic of the test");
+    };
+    assert!(storage.after_load.set(Box::new(panic_once)).is_ok());
+    let client = Client::registered(&setting.server);
+    let answer = client.order(&["a.test"]);
+    let (order, finalize) = (path(&field(&answer, "location").into()), path(&body(&answer)["finalize"]));
+    let authorization = format!("{}-0", order.strip_prefix("/order/").unwrap());
+    locked(&setting.server.book).validated(&authorization, ChallengeKind::Http, Ok(SystemTime::now()));
+    let request = request_for(&["a.test"]).1;
+    refused(&client.post(&finalize, &request), 500, "serverInternal");
+    assert_eq!(body(&client.post(&order, ""))["status"], "ready");
+    assert_eq!(body(&client.post(&finalize, &request))["status"], "valid");
+}
