@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::authority_client::AuthorityClient;
 use crate::named_locks::NamedLocks;
 use crate::step::step;
-use crate::{AcmeError, ExternalAccount, Issuer, signed, zerossl};
+use crate::{AcmeError, ExternalAccount, Issuer, hex, signed, zerossl};
 
 /// How long the authority may take to answer before the order, with all requests for its account.
 const ACCOUNT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -43,7 +43,7 @@ impl AccountKey {
     /// A name of the key for storage: the beginning of its digest.
     fn fingerprint(&self) -> String {
         let digest = digest(&SHA256, &self.0);
-        digest.as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&digest.as_ref()[..16])
     }
 }
 

@@ -42,6 +42,7 @@ use self::order::{
 use self::policy::Identifier;
 use self::problem::Problem;
 use self::validate::Validation;
+use crate::hex;
 
 /// The longest request body, in bytes: a signing request for a hundred names, twice encoded as base64, with an RSA key and signature.
 pub const BODY_BYTES_MAX: usize = 64 << 10;
@@ -652,10 +653,6 @@ fn random_id() -> Result<String, Problem> {
     let mut bytes = [0; ID_BYTES];
     aws_lc_rs::rand::fill(&mut bytes).map_err(|_| Problem::internal(&causeway_certs::Error::Random))?;
     Ok(hex(&bytes))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Formats a date as RFC 3339.

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use time::OffsetDateTime;
 
 use super::provider::{Provider, ProviderError, Receipt, TxtRecord, Work, call, encoded};
+use crate::hex;
 use crate::http::{HttpClient, HttpRequest, Method};
 
 /// The time to live in seconds if none is set.
@@ -232,10 +233,6 @@ impl Credentials<'_> {
         let signature = hex(mac(key.as_ref(), &text).as_ref());
         format!("AWS4-HMAC-SHA256 Credential={}/{scope}, SignedHeaders={names}, Signature={signature}", self.id)
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

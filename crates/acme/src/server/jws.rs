@@ -210,7 +210,7 @@ impl Jwk {
 
     /// The thumbprint in lower-case hexadecimal, for keys of a storage that ignores case.
     pub(super) fn fingerprint(&self) -> String {
-        super::hex(&self.digest())
+        crate::hex(&self.digest())
     }
 }
 
