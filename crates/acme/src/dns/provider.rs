@@ -135,6 +135,8 @@ pub enum ProviderError {
     Program(String),
     /// The DNS server's address is unknown.
     Server(ZoneError),
+    /// The update could not be signed or encoded here.
+    Unsigned(String),
     /// The DNS server gave no usable answer.
     Silent(String),
     /// The DNS server refused the update with this response code.
@@ -162,6 +164,7 @@ impl fmt::Display for ProviderError {
             Self::Slow(limit) => write!(f, "not done after {} s", limit.as_secs()),
             Self::Program(error) => f.write_str(error),
             Self::Server(error) => error.fmt(f),
+            Self::Unsigned(error) => write!(f, "cannot sign the update: {error}"),
             Self::Silent(error) => f.write_str(error),
             Self::Code(code) => {
                 write!(f, "the DNS server answered {code}")?;

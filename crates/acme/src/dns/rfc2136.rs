@@ -74,7 +74,7 @@ impl Rfc2136 {
         let mut message = make(txt.into(), zone);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let sent = message.finalize(&self.signer, now).and_then(|verifier| Ok((verifier, message.to_vec()?)));
-        let (verifier, sent) = sent.map_err(|error| ProviderError::Silent(error.to_string()))?;
+        let (verifier, sent) = sent.map_err(|error| ProviderError::Unsigned(error.to_string()))?;
         let server = server_addresses(&self.server).await.map_err(ProviderError::Server)?;
         let (answer, bytes) = exchange(server[0], &sent).await?;
         if answer.response_code != ResponseCode::NoError {
