@@ -1,6 +1,6 @@
 //! An HTTP client for the interfaces of other servers, such as those of DNS providers: one request, one response with a bounded body.
 //!
-//! It uses HTTP/1.1, with TLS for `https` URLs, reuses connections while it lives, and follows no redirects.
+//! It uses HTTP/1.1, with TLS for `https` URLs, reuses connections while it lives, and follows redirects only on request.
 //!
 //! - `any_certificate`: connections without verification
 //! - `connector`: opens its connections; `proxy`: a network proxy between
@@ -57,6 +57,15 @@ pub enum ServerTrust {
     Roots(Vec<Vec<u8>>),
     /// Any server.
     Unverified,
+}
+
+/// The redirects that a request follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Redirects {
+    /// Any.
+    All,
+    /// Those of an `https` URL only to `https` URLs: without it, a response could be forged.
+    KeepHttps,
 }
 
 /// A client with its roots and limits. Cloning is cheap and shares the connections.
@@ -171,6 +180,31 @@ impl HttpClient {
     /// If the request is malformed, or the server sends no complete response within the limits.
     pub async fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         self.exchange(request.into_hyper()?).await
+    }
+
+    /// Requests `url` and follows redirects, at most `redirects_max`; all of that within the time limit of one request. `url` becomes that of
+    /// the returned response, or of the request that failed.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send). There are more redirects, or one that `redirects` excludes.
+    pub async fn get_following(
+        &self,
+        url: &mut String,
+        redirects_max: usize,
+        redirects: Redirects,
+    ) -> Result<HttpResponse, HttpError> {
+        let follow = async {
+            for _ in 0..=redirects_max {
+                let response = self.send(HttpRequest::get(&**url)).await?;
+                let Some(target) = response.redirect(url) else { return Ok(response) };
+                if redirects == Redirects::KeepHttps && is_https(url) && !is_https(&target) {
+                    return Err(HttpError::Insecure(without_secrets(&target)));
+                }
+                *url = target;
+            }
+            Err(HttpError::Redirects(redirects_max))
+        };
+        tokio::time::timeout(self.limit, follow).await.unwrap_or(Err(HttpError::Slow(self.limit)))
     }
 
     /// As [`send`](Self::send).
@@ -390,7 +424,7 @@ impl HttpResponse {
     }
 
     /// Returns the URL that this response to a request for `url` redirects to; `None` if it is no redirect. The URL may be malformed.
-    pub fn redirect(&self, url: &str) -> Option<String> {
+    fn redirect(&self, url: &str) -> Option<String> {
         let is_redirect = matches!(self.status.as_u16(), 301 | 302 | 303 | 307 | 308);
         self.header("location").filter(|_| is_redirect).map(|location| resolved(url, location))
     }
@@ -415,21 +449,53 @@ impl HttpResponse {
     }
 }
 
-/// Resolves a reference against the URL that it came from (RFC 3986 §5.2, without dot segments).
+/// Resolves a reference against the URL that it came from (RFC 3986 §5.2).
 fn resolved(url: &str, reference: &str) -> String {
-    if reference.starts_with("http://") || reference.starts_with("https://") {
+    let has_scheme = reference.split(['/', '?', '#']).next().is_some_and(|start| start.contains(':'));
+    if has_scheme {
         return reference.to_owned();
     }
-    let scheme_end = url.find("://").map_or(0, |at| at + 3);
-    let host_end = url[scheme_end..].find('/').map_or(url.len(), |at| scheme_end + at);
+    let url = url.split('#').next().unwrap_or_default();
+    let authority = url.find("://").map_or(0, |at| at + "://".len());
+    let path = url[authority..].find(['/', '?']).map_or(url.len(), |at| authority + at);
+    let query = url[path..].find('?').map_or(url.len(), |at| path + at);
+    if reference.is_empty() || reference.starts_with('#') {
+        return format!("{url}{reference}");
+    }
+    if reference.starts_with('?') {
+        return format!("{}{reference}", &url[..query]);
+    }
     if let Some(rest) = reference.strip_prefix("//") {
-        return format!("{}{rest}", &url[..scheme_end]);
+        return format!("{}{rest}", &url[..authority]);
     }
-    if reference.starts_with('/') {
-        return format!("{}{reference}", &url[..host_end]);
+    let (segments, rest) = reference.split_at(reference.find(['?', '#']).unwrap_or(reference.len()));
+    let directory = match segments.starts_with('/') {
+        true => String::new(),
+        false => format!("{}/", url[path..query].rsplit_once('/').map_or("", |(directory, _)| directory)),
+    };
+    format!("{}{}{rest}", &url[..path], without_dot_segments(&(directory + segments)))
+}
+
+/// Removes the segments `.` and `..` of an absolute path (RFC 3986 §5.2.4).
+fn without_dot_segments(path: &str) -> String {
+    let mut kept = Vec::new();
+    let mut segments = path.split('/').skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        match segment {
+            "." => {}
+            ".." => drop(kept.pop()),
+            segment => kept.push(segment),
+        }
+        // As the last one, a dot segment leaves its slash.
+        if segments.peek().is_none() && matches!(segment, "." | "..") {
+            kept.push("");
+        }
     }
-    let dir = url[host_end..].rfind('/').map_or(host_end, |at| host_end + at);
-    format!("{}/{reference}", &url[..dir])
+    format!("/{}", kept.join("/"))
+}
+
+fn is_https(url: &str) -> bool {
+    url.get(.."https:".len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"))
 }
 
 /// The reason why a request got no response. Displays no header and no body, which may hold secrets.
@@ -456,6 +522,10 @@ pub enum HttpError {
     Slow(Duration),
     /// The response's body is longer than this number of bytes.
     TooLong(usize),
+    /// A redirect from HTTPS to this URL without it, in the form of [`without_secrets`].
+    Insecure(String),
+    /// More redirects than this number.
+    Redirects(usize),
 }
 
 impl HttpError {
@@ -488,6 +558,8 @@ impl fmt::Display for HttpError {
             }
             Self::Slow(limit) => write!(f, "no complete response after {} s", limit.as_secs_f32()),
             Self::TooLong(max) => write!(f, "the response is longer than {max} bytes"),
+            Self::Insecure(target) => write!(f, "found a redirect to {}, expected HTTPS", target.escape_debug()),
+            Self::Redirects(max) => write!(f, "found more than {max} redirects"),
         }
     }
 }

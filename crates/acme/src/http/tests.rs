@@ -61,6 +61,84 @@ fn redirects() {
     }
 }
 
+// RFC 3986 §5.4: its examples.
+#[test]
+fn references() {
+    for (reference, want) in [
+        ("g:h", "g:h"),
+        ("g", "http://a/b/c/g"),
+        ("./g", "http://a/b/c/g"),
+        ("g/", "http://a/b/c/g/"),
+        ("/g", "http://a/g"),
+        ("//g", "http://g"),
+        ("?y", "http://a/b/c/d;p?y"),
+        ("g?y", "http://a/b/c/g?y"),
+        ("#s", "http://a/b/c/d;p?q#s"),
+        ("g#s", "http://a/b/c/g#s"),
+        ("g?y#s", "http://a/b/c/g?y#s"),
+        (";x", "http://a/b/c/;x"),
+        ("g;x?y#s", "http://a/b/c/g;x?y#s"),
+        ("", "http://a/b/c/d;p?q"),
+        (".", "http://a/b/c/"),
+        ("./", "http://a/b/c/"),
+        ("..", "http://a/b/"),
+        ("../", "http://a/b/"),
+        ("../g", "http://a/b/g"),
+        ("../..", "http://a/"),
+        ("../../", "http://a/"),
+        ("../../g", "http://a/g"),
+        ("../../../g", "http://a/g"),
+        ("/./g", "http://a/g"),
+        ("/../g", "http://a/g"),
+        ("g.", "http://a/b/c/g."),
+        ("..g", "http://a/b/c/..g"),
+        ("./../g", "http://a/b/g"),
+        ("./g/.", "http://a/b/c/g/"),
+        ("g/./h", "http://a/b/c/g/h"),
+        ("g/../h", "http://a/b/c/h"),
+        ("g;x=1/../y", "http://a/b/c/y"),
+        ("g?y/../x", "http://a/b/c/g?y/../x"),
+        ("g#s/../x", "http://a/b/c/g#s/../x"),
+        ("http:g", "http:g"),
+    ] {
+        assert_eq!(resolved("http://a/b/c/d;p?q", reference), want, "{reference}");
+    }
+    // A slash of the query is none of the path, and schemes have no case.
+    for (url, reference, want) in [
+        ("https://h/a?next=/b/c", "d", "https://h/d"),
+        ("https://h?next=/b/c", "d", "https://h/d"),
+        ("https://h?next=/b/c", "/d", "https://h/d"),
+        ("https://h/a#/b/c", "d", "https://h/d"),
+        ("http://h/a", "HTTPS://b/c", "HTTPS://b/c"),
+        ("http://h/a", "b?c:d", "http://h/b?c:d"),
+    ] {
+        assert_eq!(resolved(url, reference), want, "{url} {reference}");
+    }
+}
+
+// The time limit holds for all requests together.
+#[tokio::test]
+async fn redirects_share_the_time_limit() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut url = format!("http://{}/", listener.local_addr().unwrap());
+    let server = tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            while double::read(&mut stream).await.is_some() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                let response = b"HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n";
+                stream.write_all(response).await.unwrap();
+            }
+        }
+    });
+    let client = HttpClient::new(&[]).unwrap();
+    let response = client.clone().limit(Duration::from_millis(100)).get_following(&mut url, 10, Redirects::All).await;
+    assert!(matches!(response, Err(HttpError::Slow(_))), "{response:?}");
+    let response = client.get_following(&mut url, 2, Redirects::KeepHttps).await;
+    assert!(matches!(response, Err(HttpError::Redirects(2))), "{response:?}");
+    server.abort();
+}
+
 // A header whose name comes from a configuration. A second User-Agent would be a list, which it is not (RFC 9110 §10.1.5).
 #[tokio::test]
 async fn headers_of_any_name() {

@@ -21,7 +21,7 @@ use super::{ChallengeKind, Ports};
 use crate::challenge::server_name;
 use crate::dns::{Resolvers, absolute};
 use crate::http::any_certificate::AnyCertificate;
-use crate::http::{HttpClient, HttpError, HttpRequest, ProxyChoice, StatusCode, tls_builder};
+use crate::http::{HttpClient, ProxyChoice, Redirects, StatusCode, tls_builder};
 
 /// Concurrent validations of the process; further ones wait.
 pub(super) const CONCURRENT_MAX: usize = 64;
@@ -73,26 +73,19 @@ impl Validation {
         // RFC 8555 §10.2 counts on no certificate: the client may redirect to HTTPS before it has the one that it orders here.
         let client = HttpClient::unverified(&ProxyChoice::Direct).map_err(|error| Problem::internal(&error))?;
         let client = client.limit(VALIDATION_TIMEOUT).body_bytes_max(ANSWER_BYTES_MAX);
-        for _ in 0..=REDIRECTS_MAX {
-            let response = client.send(HttpRequest::get(&*url)).await;
-            let response = response.map_err(|error: HttpError| connection(format!("{url}: {error}")))?;
-            if let Some(target) = response.redirect(&url) {
-                url = target;
-                continue;
-            }
-            if response.status != StatusCode::OK {
-                let status = response.status.as_u16();
-                return Err(Problem::unauthorized(format!("{url}: found the status {status}, expected 200")));
-            }
-            // Trailing whitespace is allowed.
-            let found = response.body.trim_ascii_end();
-            return if verify_slices_are_equal(found, self.key_authorization.as_bytes()).is_ok() {
-                Ok(())
-            } else {
-                Err(Problem::unauthorized(format!("{url}: found another text than the key authorization")))
-            };
+        let response = client.get_following(&mut url, REDIRECTS_MAX, Redirects::All).await;
+        let response = response.map_err(|error| connection(format!("{url}: {error}")))?;
+        if response.status != StatusCode::OK {
+            let status = response.status.as_u16();
+            return Err(Problem::unauthorized(format!("{url}: found the status {status}, expected 200")));
         }
-        Err(connection(format!("{url}: more than {REDIRECTS_MAX} redirects")))
+        // Trailing whitespace is allowed.
+        let found = response.body.trim_ascii_end();
+        if verify_slices_are_equal(found, self.key_authorization.as_bytes()).is_ok() {
+            Ok(())
+        } else {
+            Err(Problem::unauthorized(format!("{url}: found another text than the key authorization")))
+        }
     }
 
     /// RFC 8555 §8.4.

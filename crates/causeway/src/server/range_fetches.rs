@@ -6,7 +6,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use causeway_acme::http::{HttpClient, HttpError, HttpRequest, LIMIT, StatusCode, without_secrets};
+use causeway_acme::http::{HttpClient, HttpError, LIMIT, Redirects, StatusCode, without_secrets};
 use causeway_config::plan::RangeFetch;
 use ipnet::IpNet;
 use tokio::task::AbortHandle;
@@ -101,17 +101,13 @@ async fn fetch_all(fetch: &RangeFetch) -> Result<Vec<IpNet>, (&str, RangeFetchEr
 
 async fn fetch_part(client: &HttpClient, url: &str) -> Result<Vec<IpNet>, RangeFetchError> {
     let mut url = url.to_owned();
-    for _ in 0..=REDIRECTS_MAX {
-        let response = client.send(HttpRequest::get(&*url)).await.map_err(RangeFetchError::Exchange)?;
-        match response.redirect(&url) {
-            // A list over plain HTTP could be forged.
-            Some(target) if target.starts_with("https://") => url = target,
-            Some(target) => return Err(RangeFetchError::Insecure(without_secrets(&target))),
-            None if response.status == StatusCode::OK => return parse(&response.body),
-            None => return Err(RangeFetchError::Status(response.status)),
-        }
+    let response = client.get_following(&mut url, REDIRECTS_MAX, Redirects::KeepHttps).await;
+    let response = response.map_err(RangeFetchError::Exchange)?;
+    if response.status == StatusCode::OK {
+        parse(&response.body)
+    } else {
+        Err(RangeFetchError::Status(response.status))
     }
-    Err(RangeFetchError::Redirects)
 }
 
 /// Parses a list with one network or address on each line.
@@ -141,10 +137,6 @@ enum RangeFetchError {
     Broken(String),
     /// A status that comes with no list.
     Status(StatusCode),
-    /// A redirect to this URL without HTTPS, in the form of [`without_secrets`].
-    Insecure(String),
-    /// Redirects without an end.
-    Redirects,
     /// The response is not UTF-8.
     NoText,
     /// A line is no network, or a network that is too wide.
@@ -170,8 +162,6 @@ impl fmt::Display for RangeFetchError {
             Self::Exchange(error) => error.fmt(f),
             Self::Broken(words) => f.write_str(words),
             Self::Status(status) => write!(f, "found the status {}, expected a list of networks", status.as_u16()),
-            Self::Insecure(target) => write!(f, "found a redirect to {}, expected HTTPS", target.escape_debug()),
-            Self::Redirects => write!(f, "found more than {REDIRECTS_MAX} redirects, expected a list of networks"),
             Self::NoText => f.write_str("found bytes that are not UTF-8, expected a list of networks"),
             Self::Line { number, start } => write!(
                 f,

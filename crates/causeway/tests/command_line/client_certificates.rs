@@ -217,7 +217,7 @@ fn pools_that_cannot_be_read() {
         ),
         ("storage pki/x".to_owned(), "4:20: found 'pki/x', expected a source of certificates that can be read: "),
         (format!("http http://localhost:{port}/missing"), "/missing: found the status 404, expected 200"),
-        (format!("http http://u:p@localhost:{port}/loop"), "/loop: more than 10 redirects"),
+        (format!("http http://u:p@localhost:{port}/loop"), "/loop: found more than 10 redirects"),
         (format!("http http://localhost:{port}/text"), "/text: text that is not PEM', expected a certificate as PEM"),
         (
             "http nonsense".to_owned(),
