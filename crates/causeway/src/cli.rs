@@ -223,7 +223,7 @@ impl Cli {
                 let adapted = source.adapt()?;
                 source::warn_before_load(&source.document, &adapted);
                 for note in source.validate(&adapted)? {
-                    output::note(&format!("Warning: {}", source.document.explain_note(&note)));
+                    output::note(&format!("Warning: {}", source.document.explain_note(&adapted, &note)));
                 }
                 output::print(&format!("{} is valid", source.name()))
             }

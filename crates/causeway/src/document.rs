@@ -3,6 +3,8 @@
 
 mod directories;
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use causeway_config::caddyfile::{self, Directives, SiteOrigin, Warning};
@@ -95,6 +97,8 @@ pub struct AdaptedDocument {
     /// Parts of the text that are accepted but may be mistakes.
     pub warnings: Vec<Warning>,
     sites: Vec<SiteOrigin>,
+    /// The environment variables that the text names.
+    variables: BTreeMap<String, String>,
 }
 
 /// A mistake in a configuration's text, with its position.
@@ -133,24 +137,30 @@ impl Document {
                 Ok(AdaptedDocument::of(json))
             }
             Language::Caddyfile => {
-                let adapted = caddyfile::adapt(&self.text, &self.name, directives, environment);
-                let adapted = adapted.map_err(DocumentError::Caddyfile)?;
-                Ok(AdaptedDocument { json: adapted.json, warnings: adapted.warnings, sites: adapted.sites })
+                let variables = RefCell::new(BTreeMap::new());
+                let look_up = |name: &str| {
+                    let value = environment(name)?;
+                    variables.borrow_mut().insert(name.to_owned(), value.clone());
+                    Some(value)
+                };
+                let adapted = caddyfile::adapt(&self.text, &self.name, directives, &look_up);
+                let caddyfile::Adapted { json, warnings, sites, .. } = adapted.map_err(DocumentError::Caddyfile)?;
+                Ok(AdaptedDocument { json, warnings, sites, variables: variables.into_inner() })
             }
         }
     }
 
     /// Returns warnings about this machine, in addition to the warnings of the text: roots that are not readable
     /// directories.
-    pub fn root_warnings(&self, json: &Value) -> Vec<Warning> {
-        directories::root_warnings(self, json)
+    pub fn root_warnings(&self, adapted: &AdaptedDocument) -> Vec<Warning> {
+        directories::root_warnings(self, adapted)
     }
 
     /// Returns the message for a refused configuration, with its position in the text.
     pub fn explain_fault(&self, adapted: &AdaptedDocument, fault: &LoadError) -> String {
         match fault {
             LoadError::Config(error) => self.explain(adapted, error),
-            LoadError::TlsPolicy(error) if self.language == Language::Caddyfile => self.bad_policy(error),
+            LoadError::TlsPolicy(error) if self.language == Language::Caddyfile => self.bad_policy(adapted, error),
             fault => format!("{}: {fault}", self.name),
         }
     }
@@ -166,10 +176,10 @@ impl Document {
 
     /// Returns a warning about the JSON with the line of the Caddyfile that produced the value, if it is known. A warning about one value
     /// begins with its path.
-    pub fn explain_note(&self, note: &str) -> String {
+    pub fn explain_note(&self, adapted: &AdaptedDocument, note: &str) -> String {
         let (path, words) = note.split_once(": ").filter(|_| self.language == Language::Caddyfile).unwrap_or_default();
         let member = path.rsplit('.').next().filter(|_| path.starts_with("apps.")).unwrap_or_default();
-        let places = options_of(member).into_iter().map(|option| (option, self.locate(option)));
+        let places = options_of(member).into_iter().map(|option| (option, self.locate(adapted, option)));
         match places.filter(|(option, _)| !option.is_empty()).find(|(_, places)| !places.is_empty()) {
             Some((step, places)) => at_places(&places, &format!("'{step}': {words}")),
             None => format!("{}: {note}", self.name),
@@ -189,24 +199,24 @@ impl Document {
         DocumentError::Json(format!("{}:{line}:{}: {words}, expected JSON{hint}", self.name, column.max(1)))
     }
 
-    /// The places of a word of the text, which may come from the process's environment.
-    fn locate(&self, word: &str) -> Vec<caddyfile::SourceLine> {
-        caddyfile::locate(&self.text, &self.name, word, &|name| std::env::var(name).ok())
+    /// The places of a word of the text, which may come from an environment variable.
+    fn locate(&self, adapted: &AdaptedDocument, word: &str) -> Vec<caddyfile::SourceLine> {
+        caddyfile::locate(&self.text, &self.name, word, &|name| adapted.variables.get(name).cloned())
     }
 
     /// Describes a fault of a certificate's file, whose path begins the message, with the line that names the file.
-    fn bad_certificate(&self, fault: &str) -> String {
+    fn bad_certificate(&self, adapted: &AdaptedDocument, fault: &str) -> String {
         let file = fault.split_once(": ").map_or(fault, |(file, _)| file);
-        match self.locate(file).first() {
+        match self.locate(adapted, file).first() {
             Some(place) => format!("{}: {fault}", place.at),
             None => format!("{}: {fault}", self.name),
         }
     }
 
     /// Describes an invalid TLS policy, with the lines that have its invalid value, or those that may.
-    fn bad_policy(&self, error: &TlsError) -> String {
+    fn bad_policy(&self, adapted: &AdaptedDocument, error: &TlsError) -> String {
         let words = error.found().into_iter().chain(["client_auth", "protocols"]);
-        let mut places = words.map(|word| self.locate(word)).filter(|found| !found.is_empty());
+        let mut places = words.map(|word| self.locate(adapted, word)).filter(|found| !found.is_empty());
         match places.next() {
             Some(places) => at_places(&places, error.reason()),
             None => format!("{}: {error}", self.name),
@@ -220,10 +230,12 @@ impl Document {
                 return problem.to_string();
             }
             (Language::Caddyfile, PlanError::Build(refused)) => refused,
-            (Language::Caddyfile, PlanError::Certificates(fault)) => return self.bad_certificate(&fault.to_string()),
+            (Language::Caddyfile, PlanError::Certificates(fault)) => {
+                return self.bad_certificate(adapted, &fault.to_string());
+            }
             // A name that is not a site's.
             (Language::Caddyfile, PlanError::NeedsDns { site }) => {
-                let places = self.locate(site);
+                let places = self.locate(adapted, site);
                 let message = error.to_string();
                 return if places.is_empty() {
                     format!("{}: {message}", self.name)
@@ -246,7 +258,7 @@ impl Document {
             _ => ("", &refused.problem),
         };
         // Every position in the text at which `word` is written.
-        let found = |word: &str| self.locate(word);
+        let found = |word: &str| self.locate(adapted, word);
         // A value may have its fault after it: `/file: No such file`, `tls1.3 above tls1.2`.
         let begins = [": ", " "].map(|end| word.split(end).next().filter(|begin| begin.len() > 4));
         // An upstream's port may be that of its scheme.
@@ -294,7 +306,7 @@ fn at_places(places: &[caddyfile::SourceLine], message: &str) -> String {
 impl AdaptedDocument {
     /// Wraps generated JSON that has no text.
     pub fn of(json: Value) -> Self {
-        Self { json, warnings: Vec::new(), sites: Vec::new() }
+        Self { json, warnings: Vec::new(), sites: Vec::new(), variables: BTreeMap::new() }
     }
 
     /// Returns the site address that an error is about. When several match, prefers one that does not use `http://`.
@@ -401,4 +413,22 @@ pub(crate) fn log_warnings(warnings: &[Warning]) {
 
 fn until_backquote(words: &str) -> Option<&str> {
     words.split_once('`').map(|(word, _)| word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // A value from the environment that the caller provides, such as a file of --envfile, is found like that of the process.
+    #[test]
+    fn a_refused_value_of_a_variable_has_its_line() {
+        let text = ":80 {\n\tencode {$CODING}\n}\n".to_owned();
+        let document = Document { name: "Caddyfile".into(), text, language: Language::Caddyfile };
+        let environment = |name: &str| (name == "CODING").then(|| "lzma".to_owned());
+        let registry = crate::registry();
+        let adapted = document.adapt(&Directives::of(&registry), &environment).unwrap();
+        let fault = crate::server::validate(adapted.json.clone(), &registry).unwrap_err();
+        let message = document.explain_fault(&adapted, &fault);
+        assert!(message.starts_with("Caddyfile:2:9: "), "{message}");
+    }
 }

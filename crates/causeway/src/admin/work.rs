@@ -367,8 +367,8 @@ impl CommandContext {
             // The text was parsed as JSON, so it is UTF-8.
             let text = String::from_utf8(text).unwrap_or_default();
             let document = Document { name: "the loaded JSON".into(), text, language: Language::Json };
-            log_warnings(&document.root_warnings(&config));
-            Ok(config)
+            log_warnings(&document.root_warnings(&adapted));
+            Ok(adapted.json)
         };
         self.blocking(job).await
     }
@@ -398,7 +398,7 @@ impl CommandContext {
             let adapted = document.adapt(directives, &*state.environment);
             let mut adapted = adapted.map_err(|mistake| mistake.with_caddys_words())?;
             if let OnlyBuilt::Yes = only_built {
-                let warnings = document.root_warnings(&adapted.json);
+                let warnings = document.root_warnings(&adapted);
                 log_warnings(&warnings);
                 adapted.warnings.extend(warnings);
             }

@@ -211,7 +211,7 @@ pub(crate) fn registry(environment: &Arc<EnvironmentFiles>) -> Registry {
 /// Prints the warnings of the text, and those about this machine.
 pub(crate) fn warn_before_load(document: &Document, adapted: &AdaptedDocument) {
     warn(&adapted.warnings);
-    warn(&document.root_warnings(&adapted.json));
+    warn(&document.root_warnings(adapted));
 }
 
 /// Prints warnings to the operator.

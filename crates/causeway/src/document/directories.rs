@@ -7,16 +7,16 @@ use std::sync::Arc;
 use causeway_config::caddyfile::{Position, Warning};
 use serde_json::Value;
 
-use super::{Document, Language};
+use super::{AdaptedDocument, Document, Language};
 
 /// Returns a warning for each such root, at its position in the text. A root with placeholders is skipped: its value
 /// depends on the request.
-pub(super) fn root_warnings(document: &Document, json: &Value) -> Vec<Warning> {
+pub(super) fn root_warnings(document: &Document, adapted: &AdaptedDocument) -> Vec<Warning> {
     let mut roots = BTreeSet::new();
-    collect(json, &mut roots);
+    collect(&adapted.json, &mut roots);
     let literal = roots.into_iter().filter(|root| !root.is_empty() && !root.contains('{'));
     literal
-        .filter_map(|root| Some(Warning { at: place(document, root), message: complaint(Path::new(root))? }))
+        .filter_map(|root| Some(Warning { at: place(document, adapted, root), message: complaint(Path::new(root))? }))
         .collect()
 }
 
@@ -48,11 +48,11 @@ fn complaint(root: &Path) -> Option<String> {
 }
 
 /// Returns the position of `root` in the text, or of its first line when it is not found.
-fn place(document: &Document, root: &str) -> Position {
+fn place(document: &Document, adapted: &AdaptedDocument, root: &str) -> Position {
     let file: Arc<str> = Arc::from(&*document.name);
     match document.language {
         Language::Caddyfile => {
-            let words = document.locate(root);
+            let words = document.locate(adapted, root);
             words.into_iter().next().map_or(Position { file, line: 1, column: 1 }, |word| word.at)
         }
         Language::Json => {

@@ -263,13 +263,13 @@ fn adapt(
         Configuration::Caddyfile(text) => {
             let document = document(text, Language::Caddyfile);
             let mut adapted = document.adapt(directives, &**environment).map_err(ServerError::Document)?;
-            adapted.warnings.extend(document.root_warnings(&adapted.json));
+            adapted.warnings.extend(document.root_warnings(&adapted));
             Ok((document, adapted))
         }
         Configuration::Json(json) => {
             let document = Document { name: "JSON".to_owned(), ..document(json.to_string(), Language::Json) };
             let mut adapted = AdaptedDocument::of(json);
-            adapted.warnings = document.root_warnings(&adapted.json);
+            adapted.warnings = document.root_warnings(&adapted);
             Ok((document, adapted))
         }
     }

@@ -324,7 +324,7 @@ fn adapt(
     if !adapted.json.is_object() {
         return Err(PullError::NoObject);
     }
-    adapted.warnings.extend(document.root_warnings(&adapted.json));
+    adapted.warnings.extend(document.root_warnings(&adapted));
     Ok(PulledConfig { document, adapted })
 }
 
