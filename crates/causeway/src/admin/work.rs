@@ -414,7 +414,7 @@ impl CommandContext {
     async fn blocking<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, AdminResponse> {
         let busy = || AdminResponse::error(503, "the server is busy");
         let done = offload(&*self.worker, Work::of(WorkKind::Blocking), job).map_err(|_| busy())?.await;
-        done.ok_or_else(|| AdminResponse::error(500, "reading the configuration failed inside the server"))
+        done.ok_or_else(|| AdminResponse::error(500, "the work failed inside the server"))
     }
 }
 
