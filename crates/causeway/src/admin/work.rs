@@ -256,27 +256,25 @@ impl CommandContext {
     }
 
     fn status(&self) -> AdminResponse {
-        match self.state.control.status() {
-            Some(Status { connections, live_plans, panics }) => {
-                AdminResponse::json(&json!({ "connections": connections, "live_plans": live_plans, "panics": panics }))
-            }
-            None => AdminResponse::fault(&ChangeError::Load(LoadError::Stopping)),
-        }
+        self.with_status(json!({}))
     }
 
     /// The variables of Go's package `expvar`, as far as a program that is not in Go has them: the arguments of the process. Those of
     /// the server take the place of `memstats`.
     fn variables(&self) -> AdminResponse {
         let arguments: Vec<_> = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
-        match self.state.control.status() {
-            Some(Status { connections, live_plans, panics }) => AdminResponse::json(&json!({
-                "cmdline": arguments,
-                "connections": connections,
-                "live_plans": live_plans,
-                "panics": panics,
-            })),
-            None => AdminResponse::fault(&ChangeError::Load(LoadError::Stopping)),
-        }
+        self.with_status(json!({ "cmdline": arguments }))
+    }
+
+    /// Adds the server's status to these members.
+    fn with_status(&self, mut members: Value) -> AdminResponse {
+        let Some(Status { connections, live_plans, panics }) = self.state.control.status() else {
+            return AdminResponse::fault(&ChangeError::Load(LoadError::Stopping));
+        };
+        members["connections"] = json!(connections);
+        members["live_plans"] = json!(live_plans);
+        members["panics"] = json!(panics);
+        AdminResponse::json(&members)
     }
 
     async fn metrics(&self, format: Format) -> Result<AdminResponse, AdminResponse> {
