@@ -1,6 +1,5 @@
 //! The handler `acme_server`: an ACME authority that signs with a local certificate authority (`causeway_acme::server`).
 
-use std::future::poll_fn;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,8 +13,7 @@ use causeway_message::{FieldValue, NameRef, StatusCode, names};
 use causeway_pipeline::build::nanoseconds;
 use causeway_pipeline::worker::{Work, WorkKind, offload};
 use causeway_pipeline::{
-    BodyError, BodyStream as _, Build, BuildError, Context, Fault, Frame, Handler, IncomingBody, Registry, Response,
-    Step,
+    BodyError, Build, BuildError, Context, Fault, Handler, IncomingBody, ReadBody, ReadEnd, Registry, Response, Step,
 };
 use ipnet::IpNet;
 use serde::Deserialize;
@@ -199,7 +197,7 @@ impl Handler for AcmeServerHandler {
         let (server, body, worker) = (Arc::clone(&self.server), cx.take_body(), Rc::clone(cx.worker()));
         let (client, now) = (cx.client().network(), worker.wall());
         let future = async move {
-            let body = whole(body).await?;
+            let body = read_body(body).await?;
             let work = Work::of(WorkKind::Blocking).for_party("acme_server", client);
             let answer = move || {
                 let request =
@@ -216,19 +214,14 @@ impl Handler for AcmeServerHandler {
     }
 }
 
-async fn whole(body: Option<IncomingBody>) -> Result<Vec<u8>, Fault> {
-    let mut bytes = Vec::new();
-    let Some(mut body) = body else { return Ok(bytes) };
-    while let Some(frame) = poll_fn(|poll_cx| body.poll_frame(poll_cx)).await {
-        match frame.map_err(Fault::from_body_error)? {
-            Frame::Chunk(chunk) if bytes.len() + chunk.len() > BODY_BYTES_MAX => {
-                return Err(Fault::from_body_error(BodyError::TooLarge));
-            }
-            Frame::Chunk(chunk) => bytes.extend_from_slice(chunk.as_slice()),
-            Frame::Trailers(_) => {}
-        }
+async fn read_body(body: Option<IncomingBody>) -> Result<Vec<u8>, Fault> {
+    let Some(body) = body else { return Ok(Vec::new()) };
+    let read = ReadBody::new(body, BODY_BYTES_MAX).await;
+    match read.end {
+        ReadEnd::Whole => Ok(read.bytes),
+        ReadEnd::Longer(..) => Err(Fault::from_body_error(BodyError::TooLarge)),
+        ReadEnd::Broken(error) => Err(Fault::from_body_error(error)),
     }
-    Ok(bytes)
 }
 
 fn respond(cx: &mut Context, answer: ServerResponse) -> Step {

@@ -1,6 +1,5 @@
 //! Executes admin commands: reads the body, adapts it if it is not JSON, and passes the result to the server.
 
-use std::future::poll_fn;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,7 +8,7 @@ use std::time::SystemTime;
 use causeway_modules::cache::{self, Lookup, Purge};
 use causeway_pipeline::metrics::Format;
 use causeway_pipeline::worker::{Work, WorkKind, offload};
-use causeway_pipeline::{BodyError, BodyStream as _, Frame, IncomingBody, Worker};
+use causeway_pipeline::{BodyError, IncomingBody, ReadBody, ReadEnd, Worker};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -117,7 +116,7 @@ pub(super) async fn perform(
         AdminCommand::CacheUsage => context.cache_usage().await,
         AdminCommand::Purge(which) => context.purge(which).await,
         AdminCommand::Metrics(format) => context.metrics(format).await,
-        AdminCommand::Causal(ask) => match text(body, causal::BODY_BYTES_MAX).await {
+        AdminCommand::Causal(ask) => match read_body(body, causal::BODY_BYTES_MAX).await {
             Ok(body) => return causal::perform(ask, body, context.worker).await,
             Err(response) => Err(response),
         },
@@ -185,7 +184,7 @@ impl CommandContext {
     }
 
     async fn upgrade(&self, is_over_unix: bool, body: Option<IncomingBody>) -> Result<AdminResponse, AdminResponse> {
-        let text = text(body, causal::BODY_BYTES_MAX).await?;
+        let text = read_body(body, causal::BODY_BYTES_MAX).await?;
         let UpgradeConfig { binary } = match &*text {
             [] => UpgradeConfig::default(),
             text => {
@@ -300,7 +299,7 @@ impl CommandContext {
         by: LoadOrigin,
     ) -> Result<AdminResponse, AdminResponse> {
         let language = language(content_type)?;
-        let text = text(body, CONFIG_BYTES_MAX).await?;
+        let text = read_body(body, CONFIG_BYTES_MAX).await?;
         // DEVIATES Caddy, which treats an empty body as `null` and stops serving: a client whose file is missing
         // sends an empty body.
         if text.is_empty() {
@@ -331,7 +330,7 @@ impl CommandContext {
 
     async fn adapt(&self, content_type: &str, body: Option<IncomingBody>) -> Result<AdminResponse, AdminResponse> {
         let language = language(content_type)?;
-        let text = text(body, CONFIG_BYTES_MAX).await?;
+        let text = read_body(body, CONFIG_BYTES_MAX).await?;
         if language == Language::Json {
             let value = self.parsed(text).await?.map_err(|words| AdminResponse::error(400, words))?;
             return Ok(AdminResponse::json(&json!({ "result": value })));
@@ -345,7 +344,7 @@ impl CommandContext {
 
     /// Parses the value that a change sets. An empty body means null.
     async fn value(&self, body: Option<IncomingBody>) -> Result<Result<Value, String>, AdminResponse> {
-        let text = text(body, CONFIG_BYTES_MAX).await?;
+        let text = read_body(body, CONFIG_BYTES_MAX).await?;
         if text.is_empty() {
             return Ok(Ok(Value::Null));
         }
@@ -361,7 +360,7 @@ impl CommandContext {
     async fn parsed_config(&self, text: Vec<u8>) -> Result<Result<Value, String>, AdminResponse> {
         // One job for both: the text, of up to 64 MiB, moves into the document and is never copied.
         let job = move || -> Result<Value, String> {
-            let config = json_of(&text)?;
+            let adapted = AdaptedDocument::of(json_of(&text)?);
             // The text was parsed as JSON, so it is UTF-8.
             let text = String::from_utf8(text).unwrap_or_default();
             let document = Document { name: "the loaded JSON".into(), text, language: Language::Json };
@@ -408,7 +407,7 @@ impl CommandContext {
         })
     }
 
-    /// Runs `job` on the blocking pool: a large configuration takes long, and a Caddyfile may import files.
+    /// Runs `job` on the blocking pool, as it may take long or read files.
     async fn blocking<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, AdminResponse> {
         let busy = || AdminResponse::error(503, "the server is busy");
         let done = offload(&*self.worker, Work::of(WorkKind::Blocking), job).map_err(|_| busy())?.await;
@@ -479,25 +478,15 @@ fn language(content_type: &str) -> Result<Language, AdminResponse> {
 }
 
 /// Reads the whole body. Beyond `bytes_max` the error is status 413.
-async fn text(body: Option<IncomingBody>, bytes_max: usize) -> Result<Vec<u8>, AdminResponse> {
-    let mut text = Vec::new();
-    let Some(mut body) = body else { return Ok(text) };
-    while let Some(frame) = poll_fn(|poll_cx| body.poll_frame(poll_cx)).await {
-        match frame {
-            Ok(Frame::Chunk(chunk)) if text.len() + chunk.len() > bytes_max => {
-                return Err(AdminResponse::too_large(bytes_max));
-            }
-            Ok(Frame::Chunk(chunk)) => text.extend_from_slice(chunk.as_slice()),
-            Ok(Frame::Trailers(_)) => {}
-            Err(fault) => {
-                let words = match fault {
-                    BodyError::TimedOut => "timed out waiting for more bytes",
-                    BodyError::Malformed => "malformed framing",
-                    _ => "the body ended early",
-                };
-                return Err(AdminResponse::error(400, format!("reading request body: {words}")));
-            }
-        }
-    }
-    Ok(text)
+async fn read_body(body: Option<IncomingBody>, bytes_max: usize) -> Result<Vec<u8>, AdminResponse> {
+    let Some(body) = body else { return Ok(Vec::new()) };
+    let read = ReadBody::new(body, bytes_max).await;
+    let words = match read.end {
+        ReadEnd::Whole => return Ok(read.bytes),
+        ReadEnd::Longer(..) => return Err(AdminResponse::too_large(bytes_max)),
+        ReadEnd::Broken(BodyError::TimedOut) => "timed out waiting for more bytes",
+        ReadEnd::Broken(BodyError::Malformed) => "malformed framing",
+        ReadEnd::Broken(_) => "the body ended early",
+    };
+    Err(AdminResponse::error(400, format!("reading request body: {words}")))
 }
