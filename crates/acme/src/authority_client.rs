@@ -18,11 +18,16 @@ use crate::{AcmeError, Issuer};
 
 /// The longest `Retry-After` that counts: the longest period of Let's Encrypt's rate limits.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// How often a request is sent that gets no response, or that of a server which does not work: as in Caddy.
+const TRIES_MAX: usize = 3;
+/// The longest pause between two of these tries. If `Retry-After` is longer, the request has failed.
+const TRY_PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// The HTTP client of one authority, with the facts in its last response. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct AuthorityClient {
     http: HttpClient,
+    try_pause: Duration,
     last: Arc<Mutex<LastResponse>>,
 }
 
@@ -40,10 +45,10 @@ impl AuthorityClient {
     /// If the roots cannot be read.
     pub(crate) fn new(issuer: &Issuer) -> Result<Self, AcmeError> {
         let http = HttpClient::through(&issuer.proxy, &issuer.roots)?.limit(issuer.timing.request);
-        Ok(Self { http, last: Arc::default() })
+        Ok(Self { http, try_pause: issuer.timing.try_pause, last: Arc::default() })
     }
 
-    /// Sends a request and reads the whole response, of any status.
+    /// Sends a request and reads the whole response, of any status. Repeats it after a fault of the connection or of the authority's servers.
     ///
     /// # Errors
     /// The URL is not an HTTPS one, or no complete response arrives within the limits.
@@ -54,6 +59,11 @@ impl AuthorityClient {
     /// The time before which another request is useless, if the last response named one (RFC 8555 §6.6).
     pub(crate) fn retry_at(&self) -> Option<SystemTime> {
         self.last().retry_at
+    }
+
+    /// The time until then; zero if the last response named none.
+    pub(crate) fn asked(&self) -> Duration {
+        self.retry_at().and_then(|at| at.duration_since(SystemTime::now()).ok()).unwrap_or_default()
     }
 
     /// Whether the last response refused the request because of its content: a repetition would be refused too, and another content may
@@ -77,12 +87,24 @@ impl AuthorityClient {
         if request.uri().scheme_str() != Some("https") {
             return Err(HttpError::url(&request.uri().to_string()));
         }
-        *self.last() = LastResponse::default();
-        let response = self.http.exchange(request).await?;
-        let now = SystemTime::now();
-        let retry_at = response.retry_after(now).map(|after| now + after.min(RETRY_AFTER_MAX));
-        *self.last() = LastResponse { status: Some(response.status), retry_at };
-        Ok(response)
+        let mut tries = 1;
+        loop {
+            *self.last() = LastResponse::default();
+            let exchanged = self.http.exchange(request.clone()).await;
+            if let Ok(response) = &exchanged {
+                let now = SystemTime::now();
+                let retry_at = response.retry_after(now).map(|after| now + after.min(RETRY_AFTER_MAX));
+                *self.last() = LastResponse { status: Some(response.status), retry_at };
+            }
+            let pause = self.try_pause.max(self.asked());
+            if tries == TRIES_MAX || pause > TRY_PAUSE_MAX || !is_passing(&exchanged) {
+                return exchanged;
+            }
+            tries += 1;
+            tracing::debug!(url = %request.uri(), pause = pause.as_secs_f64(), "repeating a request");
+            // The nonce of a request that the authority has processed is rejected, and the request is signed again.
+            tokio::time::sleep(pause).await;
+        }
     }
 
     /// Ignores poisoning: every change is one assignment.
@@ -118,6 +140,19 @@ impl instant_acme::HttpClient for AuthorityClient {
 /// The problem document of an error response (RFC 8555 §6.7).
 pub(crate) fn problem(response: &HttpResponse) -> Option<Problem> {
     serde_json::from_slice::<Problem>(&response.body).ok().filter(|problem| problem.r#type.is_some())
+}
+
+/// Whether another try of the request may succeed in a moment. A request that has timed out is not repeated: its time is better left to the
+/// next issuer.
+fn is_passing(exchanged: &Result<HttpResponse, HttpError>) -> bool {
+    match exchanged {
+        Ok(response) if response.status.is_server_error() => {
+            let kind = problem(response).and_then(|problem| problem.r#type);
+            kind.is_none_or(|kind| kind == "urn:ietf:params:acme:error:serverInternal")
+        }
+        Ok(_) => false,
+        Err(error) => matches!(error, HttpError::Exchange(_)),
+    }
 }
 
 /// The error for a response of failure without a problem document.

@@ -63,6 +63,14 @@ impl AcmeError {
             _ => None,
         }
     }
+
+    /// Adds the time of a `Retry-After`, if there is one.
+    pub(crate) fn not_before(self, at: Option<SystemTime>) -> Self {
+        match at {
+            Some(at) => Self::NotBefore(at, Box::new(self)),
+            None => self,
+        }
+    }
 }
 
 impl fmt::Display for AcmeError {

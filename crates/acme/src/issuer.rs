@@ -60,6 +60,8 @@ pub struct Issuer {
 pub struct Timing {
     /// How long the authority may take to answer one request.
     pub request: Duration,
+    /// The pause before a request is repeated that a fault of the connection or of the authority's servers has ended.
+    pub try_pause: Duration,
     /// The pause before the first look at an order's progress; each further one is twice as long, up to 5 s.
     pub poll: Duration,
     /// How long the authority may take to verify the name, and to issue.
@@ -69,10 +71,11 @@ pub struct Timing {
 }
 
 impl Default for Timing {
-    /// 30 s, as in CertMagic, 250 ms, 5 min, as in Caddy, and 10 s.
+    /// 30 s, as in CertMagic, 1 s, 250 ms, 5 min, as in Caddy, and 10 s.
     fn default() -> Self {
         Self {
             request: http::LIMIT,
+            try_pause: Duration::from_secs(1),
             poll: Duration::from_millis(250),
             poll_timeout: POLL_TIMEOUT,
             download_pause: Duration::from_secs(10),

@@ -87,10 +87,7 @@ async fn obtain_from(
     storage: &SharedStorage,
 ) -> Result<ObtainedCertificate, AcmeError> {
     let authority = AuthorityClient::new(issuer)?;
-    obtain_over(&authority, issuer, wanted, storage).await.map_err(|error| match authority.retry_at() {
-        Some(at) => AcmeError::NotBefore(at, Box::new(error)),
-        None => error,
-    })
+    obtain_over(&authority, issuer, wanted, storage).await.map_err(|error| error.not_before(authority.retry_at()))
 }
 
 async fn obtain_over(
@@ -210,7 +207,7 @@ async fn complete(
     proven?;
     let key = make_key(wanted.key).await?;
     let request = request_params(wanted)?.serialize_request(&key)?;
-    step!(order.finalize_csr(request.der()))?;
+    finalize(authority, &mut order, request.der()).await?;
     let mut chain = download(issuer, authority, &mut order).await?;
     if let (Some(chains), Some(url)) = (&issuer.chains, order.state().certificate.clone()) {
         let preferred =
@@ -222,6 +219,20 @@ async fn complete(
         }
     }
     Ok(ObtainedCertificate { chain, key: key.serialize_pem() })
+}
+
+/// Requests the certificate. After a fault, the order's status decides: the authority may have accepted a request whose response was lost, and
+/// refuses the next one.
+async fn finalize(authority: &AuthorityClient, order: &mut Order, request: &[u8]) -> Result<(), AcmeError> {
+    let error = match step!(order.finalize_csr(request)) {
+        Err(error) if authority.last_is_failure() || is_problem(&error, "orderNotReady") => error,
+        accepted => return Ok(accepted?),
+    };
+    let retry_at = authority.retry_at();
+    match step!(order.refresh()) {
+        Ok(state) if matches!(state.status, OrderStatus::Processing | OrderStatus::Valid) => Ok(()),
+        _ => Err(AcmeError::from(error).not_before(retry_at)),
+    }
 }
 
 /// Waits until the authority has issued the certificate, and reads its chain. Repeats that after a fault of the authority or of the connection,
@@ -242,7 +253,7 @@ async fn download(issuer: &Issuer, authority: &AuthorityClient, order: &mut Orde
             Err(error @ (Error::Timeout(_) | Error::Str(_))) => return Err(error.into()),
             Err(error) => error.into(),
         };
-        let asked = authority.retry_at().and_then(|at| at.duration_since(SystemTime::now()).ok()).unwrap_or_default();
+        let asked = authority.asked();
         let is_refusal = authority.last_is_rejection() || order.state().status == OrderStatus::Invalid;
         if is_refusal || downloads == DOWNLOADS_MAX || asked > DOWNLOAD_PAUSE_MAX {
             return Err(error);

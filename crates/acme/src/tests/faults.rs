@@ -34,7 +34,13 @@ impl FaultFixture {
             // The order is not repeated with the other challenge.
             tls_alpn: false,
             is_distributed: false,
-            timing: Timing { request: Duration::from_secs(1), poll: PAUSE, download_pause: PAUSE, ..Timing::default() },
+            timing: Timing {
+                request: Duration::from_secs(1),
+                try_pause: PAUSE,
+                poll: PAUSE,
+                download_pause: PAUSE,
+                ..Timing::default()
+            },
             ..Issuer::default()
         };
         let storage = Arc::new(FileStorage::new(dir.join("storage")));
@@ -63,7 +69,10 @@ const RATE_LIMITED: &str = r#"{"type":"urn:ietf:params:acme:error:rateLimited","
 const INTERNAL: &str = r#"{"type":"urn:ietf:params:acme:error:serverInternal","detail":"a broken disk"}"#;
 const BAD_NONCE: &str = r#"{"type":"urn:ietf:params:acme:error:badNonce","detail":"an old nonce"}"#;
 
-// RFC 8555 §6.6 and §6.7; RFC 9110 §10.2.3. A fault fails one call at most: no panic, no second order at once, no second account, and the next
+/// The tries of one request.
+const TRIES: usize = 3;
+
+// RFC 8555 §6.6 and §6.7; RFC 9110 §10.2.3. A fault that lasts fails one call at most: no panic, no second order at once, no second account, and the next
 // call succeeds. A certificate that the authority has issued is fetched again instead, and the order's progress while it is polled.
 #[tokio::test]
 async fn a_fault_at_each_request() {
@@ -96,14 +105,17 @@ async fn a_fault_at_each_request() {
                 // Registered once; the fault needs a new storage.
                 fs::remove_dir_all(bench.dir.join("storage")).unwrap();
             }
-            authority.fail(&[(stage, fault)]);
+            let is_passing = matches!(label, "500" | "cut" | "cut in the body");
+            authority.fail(&vec![(stage, fault); if is_passing { TRIES } else { 1 }]);
             let result = bench.obtain().await;
             let is_harmless = stage == AcmeStage::Nonce && label == "not JSON";
             // Unless `Retry-After` is longer than the order may wait.
             let is_repeated = match stage {
                 AcmeStage::Certificate => !label.starts_with("429") && label != "503 HTML",
                 // The authority works on. Faults of the connection and of its servers may be over at the next look.
-                AcmeStage::Order => matches!(label, "500" | "cut" | "cut in the body" | "hang"),
+                AcmeStage::Order => is_passing || label == "hang",
+                // It has accepted the request, and the response was lost.
+                AcmeStage::Finalize => matches!(label, "cut" | "cut in the body" | "hang"),
                 _ => false,
             };
             match result {
@@ -125,7 +137,7 @@ async fn a_fault_at_each_request() {
                 }
             }
             assert!(
-                authority.count(AcmeStage::NewOrder) <= 1,
+                authority.count(AcmeStage::NewOrder) <= if is_passing { TRIES } else { 1 },
                 "{case}: {} orders",
                 authority.count(AcmeStage::NewOrder)
             );
@@ -135,6 +147,45 @@ async fn a_fault_at_each_request() {
             assert_eq!(authority.count(AcmeStage::Account) > 0, registers_now, "after {case}: another account");
         }
     }
+}
+
+// acmez, the client in Caddy, repeats a request twice after a fault of the connection, and after a status of 500 and above without another
+// explanation than an internal error. RFC 9110 §10.2.3: not before the time of `Retry-After`.
+#[tokio::test]
+async fn a_passing_fault_at_each_request() {
+    let bench = FaultFixture::new("passing").await;
+    for stage in AcmeStage::ALL {
+        for fault in [
+            InjectedFault::Answer("503 Service Unavailable\r\nRetry-After: 0", "<html>busy"),
+            InjectedFault::Answer("500 Internal Server Error", ""),
+            InjectedFault::Answer("500 Internal Server Error\r\nReplay-Nonce: %NONCE", INTERNAL),
+            InjectedFault::Cut,
+            InjectedFault::CutBody,
+        ] {
+            if stage == AcmeStage::Account {
+                let _ = fs::remove_dir_all(bench.folder.join("storage"));
+            }
+            bench.authority.fail(&[(stage, fault); TRIES - 1]);
+            bench.obtain().await.unwrap_or_else(|error| panic!("{fault:?} at {stage:?}: {error}"));
+            let orders = if stage == AcmeStage::NewOrder { TRIES } else { 1 };
+            assert_eq!(bench.authority.count(AcmeStage::NewOrder), orders, "{fault:?} at {stage:?}");
+        }
+    }
+}
+
+// RFC 8555 §7.4: after the authority has accepted the request for the certificate, it answers another one with `orderNotReady`. The order's
+// status decides.
+#[tokio::test]
+async fn a_certificate_that_is_requested_twice() {
+    const NOT_READY: &str = r#"{"type":"urn:ietf:params:acme:error:orderNotReady","detail":"it is processing"}"#;
+    let bench = FaultFixture::new("finalized").await;
+    let not_ready = InjectedFault::Answer("403 Forbidden\r\nReplay-Nonce: %NONCE", NOT_READY);
+    bench.authority.fail(&[(AcmeStage::Finalize, InjectedFault::Cut), (AcmeStage::Finalize, not_ready)]);
+    bench.obtain().await.unwrap();
+    // It has not accepted any.
+    bench.authority.fail(&[(AcmeStage::Finalize, not_ready)]);
+    let error = bench.obtain().await.unwrap_err().to_string();
+    assert!(error.contains("it is processing"), "{error}");
 }
 
 // RFC 9773 §5: the order does not depend on the certificate that it replaces. Pebble responds to an unknown one with an
@@ -148,12 +199,12 @@ async fn an_order_without_the_replaced_certificate() {
     params.use_authority_key_identifier_extension = true;
     let former = params.signed_by(&rcgen::KeyPair::generate().unwrap(), &signer).unwrap();
     let unknown = InjectedFault::Answer("500 Internal Server Error\r\nReplay-Nonce: %NONCE", INTERNAL);
-    bench.authority.fail(&[(AcmeStage::NewOrder, unknown)]);
+    bench.authority.fail(&[(AcmeStage::NewOrder, unknown); TRIES]);
     let name = "name.example";
     let wanted =
         CertificateRequest { name, key: KeyKind::P256, attempt: 0, must_staple: false, replaces: Some(former.der()) };
     obtain(&bench.issuer, wanted, &bench.storage).await.unwrap();
-    assert_eq!(bench.authority.count(AcmeStage::NewOrder), 2);
+    assert_eq!(bench.authority.count(AcmeStage::NewOrder), TRIES + 1);
 }
 
 // RFC 8555 §7.1: a member that is missing, or of another type, fails the order. No answer makes the client panic or fetch another resource.
@@ -245,17 +296,17 @@ async fn a_challenge_that_has_failed_at_once() {
     bench.obtain().await.unwrap();
 }
 
-// RFC 8555 §7.4.2: an issued certificate is fetched up to four times; a new order would count towards the authority's rate limits.
+// RFC 8555 §7.4.2: an issued certificate is fetched up to four times, each with three tries; a new order would count towards the authority's rate limits.
 #[tokio::test]
 async fn the_download_of_a_certificate_is_repeated() {
     let bench = FaultFixture::new("download").await;
     let fault =
         (AcmeStage::Certificate, InjectedFault::Answer("500 Internal Server Error\r\nReplay-Nonce: %NONCE", INTERNAL));
-    for (faults, is_obtained) in [(3, true), (4, false)] {
+    for (faults, is_obtained) in [(4 * TRIES - 1, true), (4 * TRIES, false)] {
         bench.authority.fail(&vec![fault; faults]);
         assert_eq!(bench.obtain().await.is_ok(), is_obtained, "{faults} faults");
         assert_eq!(bench.authority.count(AcmeStage::NewOrder), 1);
-        assert_eq!(bench.authority.count(AcmeStage::Certificate), 4);
+        assert_eq!(bench.authority.count(AcmeStage::Certificate), 4 * TRIES);
     }
     // A chain that is none (RFC 8555 §9.1) counts as a fault.
     bench.authority.fail(&[(
@@ -278,10 +329,10 @@ async fn a_fault_that_lasts_is_the_reason() {
     let ready = InjectedFault::Answer("200 OK\r\nReplay-Nonce: %NONCE", ready.to_string().leak());
     let fault = InjectedFault::Answer("500 Internal Server Error\r\nReplay-Nonce: %NONCE", INTERNAL);
     let order = |fault| (AcmeStage::Order, fault);
-    fixture.authority.fail(&[order(ready), order(fault), order(fault), order(fault), order(fault)]);
+    fixture.authority.fail(&[[order(ready)].as_slice(), &[order(fault); 2 * TRIES]].concat());
     let error = fixture.obtain().await.unwrap_err().to_string();
     assert!(error.contains("a broken disk"), "{error}");
-    assert_eq!(fixture.authority.count(AcmeStage::Order), 2);
+    assert_eq!(fixture.authority.count(AcmeStage::Order), 1 + TRIES);
 }
 
 // An authority that hangs delays no account at another one, with the same storage and address.
