@@ -163,7 +163,7 @@ async fn a_passing_fault_at_each_request() {
             InjectedFault::CutBody,
         ] {
             if stage == AcmeStage::Account {
-                let _ = fs::remove_dir_all(bench.folder.join("storage"));
+                let _ = fs::remove_dir_all(bench.dir.join("storage"));
             }
             bench.authority.fail(&[(stage, fault); TRIES - 1]);
             bench.obtain().await.unwrap_or_else(|error| panic!("{fault:?} at {stage:?}: {error}"));
