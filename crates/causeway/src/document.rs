@@ -422,13 +422,13 @@ mod tests {
     // A value from the environment that the caller provides, such as a file of --envfile, is found like that of the process.
     #[test]
     fn a_refused_value_of_a_variable_has_its_line() {
-        let text = ":80 {\n\tencode {$CODING}\n}\n".to_owned();
+        let text = ":80\n@a path_regexp {$PATTERN}\nrespond @a hi\n".to_owned();
         let document = Document { name: "Caddyfile".into(), text, language: Language::Caddyfile };
-        let environment = |name: &str| (name == "CODING").then(|| "lzma".to_owned());
+        let environment = |name: &str| (name == "PATTERN").then(|| "/(a".to_owned());
         let registry = crate::registry();
         let adapted = document.adapt(&Directives::of(&registry), &environment).unwrap();
         let fault = crate::server::validate(adapted.json.clone(), &registry).unwrap_err();
         let message = document.explain_fault(&adapted, &fault);
-        assert!(message.starts_with("Caddyfile:2:9: "), "{message}");
+        assert!(message.starts_with("Caddyfile:2:16: "), "{message}");
     }
 }
