@@ -298,95 +298,123 @@ pub fn load_with(
     let mut tls = config.apps.tls.as_ref().map(|tls| tls.read(&mut build)).transpose()?.unwrap_or_default();
     let mut authorities = pki::read(config.apps.pki.as_ref(), &mut build)?;
     build.at("apps.http", |build| pki::serve(&json["apps"]["http"], &mut authorities, build))?;
-    let uses_local = Rc::new(Cell::new(false));
-    let trusted = TrustedSources {
-        reader,
-        storage: storage.clone(),
-        authorities: authorities.clone(),
-        uses_local: Rc::clone(&uses_local),
-    };
-    build.set_trust_reader(trusted.into_reader());
+    let uses_local = set_trust_reader(reader, &storage, &authorities, &mut build);
     tls.presented = client_certificates::names(&json["apps"]["http"], &mut build);
     if let Some(cache) = &config.apps.cache {
         build.set_app("cache", cache.clone());
     }
     let http = &config.apps.http;
-    // As in Caddy, 0 is the default.
-    let port = |written: Option<u16>, default| written.filter(|port| *port != 0).unwrap_or(default);
-    let ports = https::Ports { http: port(http.http_port, 80), https: port(http.https_port, 443) };
     measure(http, &mut build)?;
     // Prepare all servers before `serve` compiles any routes: automatic HTTPS needs to see every server at once.
-    let mut servers = Vec::with_capacity(http.servers.len());
     let mut selections = BTreeMap::new();
-    for (name, server) in &http.servers {
-        let json = &json["apps"]["http"]["servers"][name];
-        servers.push(server.prepare(name, json, &mut selections, &mut build)?);
-    }
-    let mut range_fetches: Vec<RangeFetch> = Vec::new();
-    for fetch in servers.iter().flat_map(|server| &server.range_fetches) {
-        if !range_fetches.contains(fetch) {
-            range_fetches.push(fetch.clone());
-        }
-    }
+    let servers = http.prepare_servers(&json["apps"]["http"]["servers"], &mut selections, &mut build)?;
+    let range_fetches = range_fetches(&servers);
     let admin = admin.with_identity(config.admin.as_ref(), &tls, &authorities, &mut build)?;
     let has_challenges = admin.identity.as_ref().is_some_and(|identity| !identity.certificates.public.is_empty());
     let others = if has_challenges { https::OtherChallenges::Some } else { https::OtherChallenges::None };
     let loaded = reader.load(&tls.sources, &storage).map_err(PlanError::Certificates)?;
-    let unbuilt = http.servers.iter().filter(|(_, server)| server.names_http3());
-    let mut notes: Vec<_> = unbuilt
-        .map(|(name, _)| format!("server {name}: HTTP/3 is not built yet; serving its other protocols"))
-        .collect();
-    let nested = http.servers.iter().filter(|(_, server)| server.metrics().is_some());
-    notes.extend(nested.map(|(name, _)| {
-        format!("server {name}: 'metrics' of a server is deprecated and counts the requests of all servers; expected 'metrics' of the http app")
-    }));
+    let mut notes = http.notes();
+    notes.extend(tls.automation.notes());
     let no_logs = Map::new();
     let logs = config.logging.as_ref().map_or(&no_logs, |logging| &logging.logs);
-    let inputs = ServerInputs { logs, ports, tls: &tls, loaded: &loaded, others };
-    notes.extend(tls.automation.notes());
-    let Served { listeners, managed, public, on_demand } =
-        serve(servers, &inputs, &mut authorities, &mut notes, &mut build)?;
+    let inputs = ServerInputs { logs, ports: http.ports(), tls: &tls, loaded: &loaded, others };
+    let served = serve(servers, &inputs, &mut authorities, &mut notes, &mut build)?;
     if uses_local.get() {
         pki::add_local(&mut authorities);
     }
-    let certificates = Certificates {
-        dns_providers: tls.automation.dns_providers().cloned().collect(),
-        acme_issuers: tls.automation.acme_issuers(),
-        sources: tls.sources,
-        selections,
-        authorities,
-        managed,
-        public,
-        on_demand,
-        renewal_check_interval: tls.automation.renewal_check_interval,
-        cleaning: tls.cleaning,
-        ocsp_check_interval: tls.automation.ocsp_check_interval,
-        no_ocsp_for_sources: tls.no_ocsp_for_sources,
-        cache_capacity: tls.cache_capacity,
-        session_tickets: tls.session_tickets,
-    };
-    let grace = match &http.grace_period {
-        Some(span) => build.at("apps.http.grace_period", |build| span.duration(build))?,
-        None => GRACE,
-    };
-    let shutdown_delay = match &http.shutdown_delay {
-        Some(span) => build.at("apps.http.shutdown_delay", |build| span.duration(build))?,
-        None => Duration::ZERO,
-    };
+    let grace = http.grace_period(&mut build)?;
+    let shutdown_delay = http.shutdown_delay(&mut build)?;
     notes.extend(build.take_warnings());
-    let plan = build.finish();
+    let Served { listeners, managed, public, on_demand } = served;
     Ok(Loaded {
-        plan,
+        plan: build.finish(),
         listeners,
         grace,
         shutdown_delay,
         admin,
         storage,
-        certificates,
+        certificates: Certificates { selections, authorities, managed, public, on_demand, ..tls.into_certificates() },
         range_fetches,
         pushes_metrics: http.metrics.as_ref().is_some_and(|metrics| metrics.otlp),
         notes,
     })
+}
+
+/// Lets the modules read trusted certificates: from `reader`, the storage and the local authorities. The result becomes true when one of
+/// them uses the authority `local`.
+fn set_trust_reader<'r>(
+    reader: &'r dyn CertificateReader,
+    storage: &Storage,
+    authorities: &[CertificateAuthority],
+    build: &mut Build<'r>,
+) -> Rc<Cell<bool>> {
+    let uses_local = Rc::new(Cell::new(false));
+    let trusted = TrustedSources {
+        reader,
+        storage: storage.clone(),
+        authorities: authorities.to_vec(),
+        uses_local: Rc::clone(&uses_local),
+    };
+    build.set_trust_reader(trusted.into_reader());
+    uses_local
+}
+
+impl HttpConfig {
+    /// As in Caddy, 0 is the default.
+    fn ports(&self) -> https::Ports {
+        let port = |written: Option<u16>, default| written.filter(|port| *port != 0).unwrap_or(default);
+        https::Ports { http: port(self.http_port, 80), https: port(self.https_port, 443) }
+    }
+
+    /// Parses all servers except for their routes. `json` is the field `servers`.
+    fn prepare_servers<'c>(
+        &'c self,
+        json: &'c Value,
+        selections: &mut BTreeMap<String, CertificateSelection>,
+        build: &mut Build<'_>,
+    ) -> Result<Vec<PreparedServer<'c>>, BuildError> {
+        self.servers.iter().map(|(name, server)| server.prepare(name, &json[name], selections, build)).collect()
+    }
+
+    /// Returns warnings about settings of servers that are served differently than written.
+    fn notes(&self) -> Vec<String> {
+        let unbuilt = self.servers.iter().filter(|(_, server)| server.names_http3());
+        let unbuilt =
+            unbuilt.map(|(name, _)| format!("server {name}: HTTP/3 is not built yet; serving its other protocols"));
+        let nested = self.servers.iter().filter(|(_, server)| server.metrics().is_some());
+        let nested = nested.map(|(name, _)| {
+            format!(
+                "server {name}: 'metrics' of a server is deprecated and counts the requests of all servers; expected \
+                 'metrics' of the http app"
+            )
+        });
+        unbuilt.chain(nested).collect()
+    }
+
+    fn grace_period(&self, build: &mut Build<'_>) -> Result<Duration, BuildError> {
+        match &self.grace_period {
+            Some(span) => build.at("apps.http.grace_period", |build| span.duration(build)),
+            None => Ok(GRACE),
+        }
+    }
+
+    fn shutdown_delay(&self, build: &mut Build<'_>) -> Result<Duration, BuildError> {
+        match &self.shutdown_delay {
+            Some(span) => build.at("apps.http.shutdown_delay", |build| span.duration(build)),
+            None => Ok(Duration::ZERO),
+        }
+    }
+}
+
+/// Returns the networks that the servers fetch, each once.
+fn range_fetches(servers: &[PreparedServer<'_>]) -> Vec<RangeFetch> {
+    let mut distinct: Vec<RangeFetch> = Vec::new();
+    for fetch in servers.iter().flat_map(|server| &server.range_fetches) {
+        if !distinct.contains(fetch) {
+            distinct.push(fetch.clone());
+        }
+    }
+    distinct
 }
 
 /// Makes the servers count their requests, if the app or one of its servers enables that. As in Caddy, a server's

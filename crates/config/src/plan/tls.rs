@@ -14,7 +14,7 @@ use causeway_pipeline::{Build, BuildError, punycode};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::certificates::{CertificateSource, SessionTickets, StorageCleaning};
+use super::certificates::{CertificateSource, Certificates, SessionTickets, StorageCleaning};
 use super::refuse;
 
 pub(super) use automation::{Automation, AutomationPolicy, Issuer, matches_wildcard, read_issuers};
@@ -153,6 +153,24 @@ impl TlsConfig {
                 session_tickets,
             })
         })
+    }
+}
+
+impl Tls {
+    /// Returns the settings of certificates, without those that depend on the sites.
+    pub(super) fn into_certificates(self) -> Certificates {
+        Certificates {
+            dns_providers: self.automation.dns_providers().cloned().collect(),
+            acme_issuers: self.automation.acme_issuers(),
+            sources: self.sources,
+            renewal_check_interval: self.automation.renewal_check_interval,
+            cleaning: self.cleaning,
+            ocsp_check_interval: self.automation.ocsp_check_interval,
+            no_ocsp_for_sources: self.no_ocsp_for_sources,
+            cache_capacity: self.cache_capacity,
+            session_tickets: self.session_tickets,
+            ..Certificates::default()
+        }
     }
 }
 
