@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::Session;
-use super::error::{self, Error, ErrorKind, NameTable};
+use super::error::{Error, ErrorKind, NameTable};
 use super::matcher::{self, MatcherSet};
 use super::options::Options;
 use super::position::Position;
@@ -268,9 +268,11 @@ impl<'a> Dispenser<'a> {
         } else if token.text.starts_with('/') {
             Some(matcher::path(&token.text))
         } else if token.text.starts_with('@') {
-            let known = self.scope.matchers.get(&token.text).ok_or_else(|| {
-                Error::at(token, ErrorKind::Word { rule: error::MATCHER_NAME, found: token.text.clone() })
-            })?;
+            let known = self
+                .scope
+                .matchers
+                .get(&token.text)
+                .ok_or_else(|| Error::at(token, ErrorKind::UnknownMatcher(token.text.clone())))?;
             known.used.set(true);
             Some(known.set.clone())
         } else {
@@ -362,6 +364,11 @@ impl<'a> Dispenser<'a> {
         self.error(ErrorKind::Word { rule, found: self.last().text.clone() })
     }
 
+    /// The error for a last word that is not a duration.
+    pub(crate) fn duration_error(&self) -> Error {
+        self.error(ErrorKind::Duration(self.last().text.clone()))
+    }
+
     /// The error for an unknown module named by the last word handed out, which replaces `{}` in `rule`.
     pub(crate) fn unknown_module(&self, rule: &'static str, expected: &'static [&'static str]) -> Error {
         self.error(ErrorKind::Unknown { rule, name: self.last().text.clone(), expected })
@@ -382,7 +389,7 @@ pub(crate) fn evaluate(segments: &[Segment], mut scope: Scope<'_>, site: Option<
     for segment in segments.iter().filter(defines) {
         let name = &segment.name;
         if scope.matchers.contains_key(&name.text) {
-            return Err(Error::at(name, ErrorKind::Word { rule: error::MATCHER_TWICE, found: name.text.clone() }));
+            return Err(Error::at(name, ErrorKind::MatcherTwice(name.text.clone())));
         }
         let matcher = Matcher { set: matcher::definition(segment)?, used: Cell::new(false) };
         scope.matchers.insert(name.text.clone(), Rc::new(matcher));

@@ -113,6 +113,27 @@ pub enum ErrorKind {
         /// The names allowed here.
         expected: &'static [&'static str],
     },
+    /// A global option that Caddy does not have.
+    UnknownGlobalOption {
+        /// Its name.
+        name: Box<str>,
+        /// The names of all global options.
+        expected: &'static [&'static str],
+    },
+    /// `order` with a name that no directive has.
+    UnregisteredDirective(Box<str>),
+    /// A use of a matcher that its block does not define.
+    UnknownMatcher(Box<str>),
+    /// A matcher defined twice in one block.
+    MatcherTwice(Box<str>),
+    /// `invoke` of a named route that is not defined.
+    UnknownNamedRoute(Box<str>),
+    /// A word that is not a duration.
+    Duration(Box<str>),
+    /// Two global options `servers` with the same name.
+    ServerNameTwice(Box<str>),
+    /// Two global options `servers` for the same listener address.
+    ServersTwice(Box<str>),
     /// A feature of Caddy's that is not implemented.
     NotBuilt(NameTable, Box<str>),
     /// A directive without a position in the directive order.
@@ -225,11 +246,13 @@ impl Error {
                 }
                 return message;
             }
-            ErrorKind::DirectiveAsAddress(_) | ErrorKind::Unknown { rule: GLOBAL_OPTION, .. } => {
+            ErrorKind::DirectiveAsAddress(_) | ErrorKind::UnknownGlobalOption { .. } => {
                 return format!("{}:{}: {}", at.file, at.line, self.0.sentence());
             }
             // Caddy's sentences do not state the expected text.
-            ErrorKind::Word { .. } => message += self.0.sentence().split("; expected").next().unwrap_or_default(),
+            ErrorKind::Word { .. } | ErrorKind::UnknownMatcher(_) | ErrorKind::Duration(_) => {
+                message += self.0.sentence().split("; expected").next().unwrap_or_default();
+            }
             _ => message += &self.0.sentence(),
         }
         if kind.has_position() {
@@ -244,30 +267,22 @@ impl Error {
     }
 }
 
-/// Caddy's sentence for an unknown global option. Compared by value above: Caddy puts the position in front of this
-/// one.
-pub(crate) const GLOBAL_OPTION: &str = "unrecognized global option: {}";
-
-pub(crate) const UNREGISTERED: &str = "{} is not a registered directive";
-pub(crate) const MATCHER_NAME: &str = "unrecognized matcher name: {}; expected one defined in this block";
-pub(crate) const MATCHER_TWICE: &str = "matcher is defined more than once: {}";
-pub(crate) const NAMED_ROUTE: &str = "cannot invoke named route '{}', which was not defined";
-pub(crate) const DURATION: &str = "invalid duration '{}'; expected one such as 30s, 1m30s or 2d";
-pub(crate) const SERVER_NAME_TWICE: &str = "applying global server options: cannot use duplicate server name '{}'";
-pub(crate) const SERVERS_TWICE: &str = "cannot have 'servers' global options with duplicate listener addresses: {}";
-
 impl ErrorKind {
     /// Whether Caddy's message has a position. Caddy finds the other errors after parsing, when positions are lost.
     fn has_position(&self) -> bool {
-        const UNPLACED: [&str; 6] =
-            [MATCHER_NAME, MATCHER_TWICE, NAMED_ROUTE, DURATION, SERVER_NAME_TWICE, SERVERS_TWICE];
-        match self {
-            Self::Word { rule, .. } => !UNPLACED.contains(rule),
-            Self::Unordered(_) | Self::NamedRouteTwice(_) | Self::AmbiguousSite(_) | Self::GlobalOptionsNotFirst => {
-                false
-            }
-            _ => true,
-        }
+        !matches!(
+            self,
+            Self::UnknownMatcher(_)
+                | Self::MatcherTwice(_)
+                | Self::UnknownNamedRoute(_)
+                | Self::Duration(_)
+                | Self::ServerNameTwice(_)
+                | Self::ServersTwice(_)
+                | Self::Unordered(_)
+                | Self::NamedRouteTwice(_)
+                | Self::AmbiguousSite(_)
+                | Self::GlobalOptionsNotFirst
+        )
     }
 }
 
@@ -319,13 +334,13 @@ impl fmt::Display for Error {
                     Some(_) => f.write_str("; expected a directive")?,
                 }
             }
-            ErrorKind::Unknown { rule, expected, name } => {
+            ErrorKind::Unknown { expected, name, .. } | ErrorKind::UnknownGlobalOption { expected, name } => {
                 if let Some(near) = hint::near(expected.iter().copied(), name) {
                     write!(f, " (did you mean \"{near}\"?)")?;
                 }
                 if let Some(words) = hint::removed(name) {
                     write!(f, "; {words}")?;
-                } else if *rule == GLOBAL_OPTION && hint::of_a_plugin(name).is_some() {
+                } else if matches!(kind, ErrorKind::UnknownGlobalOption { .. }) && hint::of_a_plugin(name).is_some() {
                     write_plugin(f, name)?;
                 } else if !expected.is_empty() {
                     write!(f, "; expected {}", expected.join(", "))?;
@@ -335,10 +350,8 @@ impl fmt::Display for Error {
                 if let Some(near) = hint::near_in_sentence(rule, found) {
                     write!(f, " (did you mean \"{near}\"?)")?;
                 }
-                if *rule == UNREGISTERED {
-                    write_plugin(f, found)?;
-                }
             }
+            ErrorKind::UnregisteredDirective(name) => write_plugin(f, name)?,
             _ => {}
         }
         if let Some(note) = &self.0.note {
@@ -401,6 +414,24 @@ impl ErrorDetails {
             ErrorKind::Rule(rule) => (*rule).into(),
             ErrorKind::Word { rule, found } => rule.replacen("{}", found, 1).into(),
             ErrorKind::Unknown { rule, name, .. } => rule.replacen("{}", name, 1).into(),
+            ErrorKind::UnknownGlobalOption { name, .. } => format!("unrecognized global option: {name}").into(),
+            ErrorKind::UnregisteredDirective(name) => format!("{name} is not a registered directive").into(),
+            ErrorKind::UnknownMatcher(name) => {
+                format!("unrecognized matcher name: {name}; expected one defined in this block").into()
+            }
+            ErrorKind::MatcherTwice(name) => format!("matcher is defined more than once: {name}").into(),
+            ErrorKind::UnknownNamedRoute(name) => {
+                format!("cannot invoke named route '{name}', which was not defined").into()
+            }
+            ErrorKind::Duration(found) => {
+                format!("invalid duration '{found}'; expected one such as 30s, 1m30s or 2d").into()
+            }
+            ErrorKind::ServerNameTwice(name) => {
+                format!("applying global server options: cannot use duplicate server name '{name}'").into()
+            }
+            ErrorKind::ServersTwice(address) => {
+                format!("cannot have 'servers' global options with duplicate listener addresses: {address}").into()
+            }
             ErrorKind::ArgumentCount(found) if &**found == "{" => "unexpected token '{', expecting argument".into(),
             ErrorKind::ArgumentCount(found) => {
                 format!("wrong argument count or unexpected line ending after '{found}'").into()

@@ -17,9 +17,7 @@ pub(crate) use storage::storage_module;
 
 use super::directives::{cache_members, protocols};
 use super::dispenser::{Dispenser, Scope, unread};
-use super::error::{
-    DURATION, Error, ErrorKind, GLOBAL_OPTION, NameTable, SERVER_NAME_TWICE, SERVERS_TWICE, UNREGISTERED,
-};
+use super::error::{Error, ErrorKind, NameTable};
 use super::log::{self, Logger};
 use super::quantity::integer;
 use super::registry::Directives;
@@ -170,18 +168,18 @@ pub(crate) fn read(segments: &[Segment], directives: &Directives) -> Result<(Opt
         drop(d);
         // Caddy's messages for these two lack the enclosing option.
         unread(read, &session).map_err(|error| match error.kind() {
-            ErrorKind::Unknown { rule: GLOBAL_OPTION, .. } | ErrorKind::NotBuilt(NameTable::GlobalOption, _) => error,
+            ErrorKind::UnknownGlobalOption { .. } | ErrorKind::NotBuilt(NameTable::GlobalOption, _) => error,
             _ => error.inside(&segment.name.text, &segment.closes),
         })?;
     }
     options.servers.sort_by_key(|servers| std::cmp::Reverse(servers.listener.len()));
     if let Some(pair) = options.servers.windows(2).find(|pair| pair[0].listener == pair[1].listener) {
-        let kind = ErrorKind::Word { rule: SERVERS_TWICE, found: pair[1].listener.as_str().into() };
+        let kind = ErrorKind::ServersTwice(pair[1].listener.as_str().into());
         return Err(Error::new(pair[1].at.clone(), kind));
     }
     for (index, servers) in options.servers.iter().enumerate().filter(|(_, servers)| !servers.name.is_empty()) {
         if options.servers[..index].iter().any(|other| other.name == servers.name) {
-            let kind = ErrorKind::Word { rule: SERVER_NAME_TWICE, found: servers.name.as_str().into() };
+            let kind = ErrorKind::ServerNameTwice(servers.name.as_str().into());
             return Err(Error::new(servers.at.clone(), kind));
         }
     }
@@ -235,7 +233,7 @@ fn option(options: &mut Options, d: &mut Dispenser<'_>, directives: &Directives)
             return Err(Error::at(name, ErrorKind::NotBuilt(NameTable::GlobalOption, name.text.clone())));
         }
         _ => {
-            let kind = ErrorKind::Unknown { rule: GLOBAL_OPTION, name: name.text.clone(), expected: BUILT };
+            let kind = ErrorKind::UnknownGlobalOption { name: name.text.clone(), expected: BUILT };
             return Err(Error::at(name, kind));
         }
     }
@@ -255,7 +253,7 @@ fn port(d: &mut Dispenser<'_>) -> Result<i64, Error> {
 
 fn duration(d: &mut Dispenser<'_>) -> Result<i64, Error> {
     let token = d.require()?;
-    nanoseconds(&token.text).ok_or_else(|| d.word(DURATION))
+    nanoseconds(&token.text).ok_or_else(|| d.duration_error())
 }
 
 fn single(d: &mut Dispenser<'_>) -> Result<String, Error> {
@@ -269,7 +267,7 @@ fn single(d: &mut Dispenser<'_>) -> Result<String, Error> {
 fn order(options: &mut Options, d: &mut Dispenser<'_>, directives: &Directives) -> Result<(), Error> {
     let directive = d.require()?;
     if !directives.knows(&directive.text) {
-        return Err(d.word(UNREGISTERED));
+        return Err(d.error(ErrorKind::UnregisteredDirective(directive.text.clone())));
     }
     let position = d.require()?;
     let mut order = options.order.take().unwrap_or_else(|| directives.order().to_vec());

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use serde_json::{Map, Value, json};
 
 use super::address::{self, Address};
-use super::error::{Error, ErrorKind, NAMED_ROUTE};
+use super::error::{Error, ErrorKind};
 use super::log::{self, ServerLogs};
 use super::matcher::MatcherSet;
 use super::options::Options;
@@ -292,7 +292,7 @@ impl<'a> ServerDraft<'a> {
                 continue;
             }
             let Some(route) = named.get(name) else {
-                let kind = ErrorKind::Word { rule: NAMED_ROUTE, found: name.as_str().into() };
+                let kind = ErrorKind::UnknownNamedRoute(name.as_str().into());
                 return Err(Error::new(at.clone(), kind));
             };
             self.named.insert(name.clone(), route.route.clone());

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::super::dispenser::Dispenser;
-use super::super::error::{DURATION, Error, ErrorKind};
+use super::super::error::{Error, ErrorKind};
 use super::super::position::Position;
 use super::super::quantity::ratio;
 use super::super::tls::{Issuer, preferred_chains, provider};
@@ -228,5 +228,5 @@ fn ech(d: &mut Dispenser<'_>) -> Result<(Vec<String>, Vec<Value>), Error> {
 /// Parses the duration that follows an option of a block, in nanoseconds.
 pub(crate) fn nested_duration(line: &mut Dispenser<'_>) -> Result<i64, Error> {
     let text = &line.require()?.text;
-    nanoseconds(text).ok_or_else(|| line.word(DURATION))
+    nanoseconds(text).ok_or_else(|| line.duration_error())
 }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::super::dispenser::Dispenser;
-use super::super::error::{DURATION, Error};
+use super::super::error::Error;
 use super::super::members::Members;
 use super::super::quantity::integer;
 use super::acme;
@@ -70,7 +70,7 @@ fn internal(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
         match &*line.name().text {
             "ca" => members.text("ca", &line.only()?.text),
             "lifetime" => {
-                let lifetime = nanoseconds(&line.require()?.text).ok_or_else(|| line.word(DURATION))?;
+                let lifetime = nanoseconds(&line.require()?.text).ok_or_else(|| line.duration_error())?;
                 members.number("lifetime", lifetime);
             }
             "sign_with_root" => members.switch_on("sign_with_root"),
