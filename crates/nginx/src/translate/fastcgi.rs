@@ -114,61 +114,81 @@ impl<'a> Translator<'a> {
             let name = self.fresh("directory");
             [format!("@{name} path */"), format!("rewrite @{name} {}", quote(&format!("{{path}}{index}")))]
         });
-        let mut lines = Vec::new();
-        let alias = alias_of(location);
-        match &alias {
-            Some(_) => lines.extend([
-                "root {http.vars.root}".to_owned(),
-                format!("env SCRIPT_NAME {{vars.{}}}", variable(SCRIPT)),
-                format!("env DOCUMENT_URI {{vars.{}}}", variable(SCRIPT)),
-            ]),
-            None => {
-                let root = value(blocks, "root").and_then(|root| scope.expand(root).ok());
-                lines.extend(root.map(|root| format!("root {}", quote(&root))));
-            }
-        }
+        let mut lines = script_root(location, scope);
         // Every path is a script's whole name, of which `fastcgi_split_path_info` cuts the end off. Caddy's `split .php` would run
         // `/admin.php` for `/admin.php~`, which rules for the former do not refuse.
         lines.push("split \"\"".to_owned());
         let parameters = inherited(blocks, "fastcgi_param");
-        if let Some(split) = self.split(out, blocks) {
-            let name = self.fresh("script");
-            let mut script = vec![
-                format!("@{name} path_regexp {name} {}", quote(split.argument(0))),
-                format!("rewrite @{name} {{re.{name}.1}} escape_values"),
-            ];
-            match index {
-                Some(index) => {
-                    script.extend(index);
-                    block(out, "route", script);
-                }
-                None => out.extend(script),
-            }
-            let info = format!("{{re.{name}.2}}");
-            for (parameter, variables, value) in [
-                ("PATH_INFO", &["$fastcgi_path_info"][..], info.clone()),
-                ("PATH_TRANSLATED", &["$fastcgi_path_info"], format!("{{http.vars.root}}{info}")),
-                // The path before it was split.
-                ("DOCUMENT_URI", &["$document_uri", "$uri"], format!("{{path}}{info}")),
-            ] {
-                let has = |d: &&Directive| variables.iter().any(|variable| d.argument(1).ends_with(variable));
-                if parameters.iter().any(|d| d.argument(0) == parameter && has(d)) {
-                    lines.push(format!("env {parameter} {value}"));
-                }
-            }
-        } else {
-            out.extend(index.into_iter().flatten());
+        match self.split(out, blocks) {
+            Some(split) => self.write_split(out, &mut lines, split, index, &parameters),
+            None => out.extend(index.into_iter().flatten()),
         }
-        if parameters
-            .iter()
-            .any(|d| matches!(d.argument(0), "SCRIPT_FILENAME") && d.argument(1).starts_with("$realpath_root"))
-        {
+        let has_real_path =
+            |d: &&Directive| d.argument(0) == "SCRIPT_FILENAME" && d.argument(1).starts_with("$realpath_root");
+        if parameters.iter().any(has_real_path) {
             lines.push("resolve_root_symlink".to_owned());
         }
         let is_sent = |d: &&&Directive| {
             !USUAL.iter().any(|(name, texts)| *name == d.argument(0) && texts.contains(&d.argument(1)))
         };
         let scope = &self.with_path(out, scope, parameters.iter().filter(is_sent).map(|d| d.argument(1)));
+        self.write_parameters(out, &mut lines, &parameters, scope);
+        self.write_transport_times(out, &mut lines, "fastcgi", blocks);
+        let mut transport = hidden;
+        transport.extend(request_buffers(blocks));
+        // A field of FastCGI, not of HTTP.
+        transport.push("header_down -Status".to_owned());
+        transport.extend(without_kept_fields(blocks));
+        transport.extend(self.outer_fields.line_of_upstream());
+        self.write_intercepted(&mut transport, "fastcgi", blocks);
+        self.write_accel(&mut transport, "fastcgi", location, scope);
+        block(&mut transport, "transport fastcgi", lines);
+        block(out, &format!("reverse_proxy {}", hosts.join(" ")), transport);
+    }
+
+    /// Writes the rewrite for `fastcgi_split_path_info`, with the lines of the index, and the parameters that have its result.
+    fn write_split(
+        &mut self,
+        out: &mut Vec<String>,
+        lines: &mut Vec<String>,
+        split: &Directive,
+        index: Option<[String; 2]>,
+        parameters: &[&Directive],
+    ) {
+        let name = self.fresh("script");
+        let mut script = vec![
+            format!("@{name} path_regexp {name} {}", quote(split.argument(0))),
+            format!("rewrite @{name} {{re.{name}.1}} escape_values"),
+        ];
+        match index {
+            Some(index) => {
+                script.extend(index);
+                block(out, "route", script);
+            }
+            None => out.extend(script),
+        }
+        let info = format!("{{re.{name}.2}}");
+        for (parameter, variables, value) in [
+            ("PATH_INFO", &["$fastcgi_path_info"][..], info.clone()),
+            ("PATH_TRANSLATED", &["$fastcgi_path_info"], format!("{{http.vars.root}}{info}")),
+            // The path before it was split.
+            ("DOCUMENT_URI", &["$document_uri", "$uri"], format!("{{path}}{info}")),
+        ] {
+            let has = |d: &&Directive| variables.iter().any(|variable| d.argument(1).ends_with(variable));
+            if parameters.iter().any(|d| d.argument(0) == parameter && has(d)) {
+                lines.push(format!("env {parameter} {value}"));
+            }
+        }
+    }
+
+    /// Writes the parameters that have another value than the transport gives them.
+    fn write_parameters(
+        &mut self,
+        out: &mut Vec<String>,
+        lines: &mut Vec<String>,
+        parameters: &[&Directive],
+        scope: &VariableScope,
+    ) {
         for (index, parameter) in parameters.iter().enumerate() {
             let (name, text) = (parameter.argument(0), parameter.argument(1));
             let usual = USUAL.iter().find(|(usual, _)| *usual == name).map_or(&[][..], |(_, texts)| texts);
@@ -189,23 +209,30 @@ impl<'a> Translator<'a> {
                 lines.push(format!("env {} {}", quote(name), quote(&text)));
             }
         }
-        self.write_transport_times(out, &mut lines, "fastcgi", blocks);
-        let mut transport = hidden;
-        if value(blocks, "fastcgi_request_buffering") != Some("off") {
-            // FastCGI needs the length of the content.
-            let size = value(blocks, "client_max_body_size").and_then(bytes).unwrap_or(BODY_DEFAULT);
-            let size = if size == 0 { BUFFER_MAX } else { size.min(BUFFER_MAX) };
-            transport.push(format!("request_buffers {size}"));
-        }
-        // A field of FastCGI, not of HTTP.
-        transport.push("header_down -Status".to_owned());
-        transport.extend(without_kept_fields(blocks));
-        transport.extend(self.outer_fields.line_of_upstream());
-        self.write_intercepted(&mut transport, "fastcgi", blocks);
-        self.write_accel(&mut transport, "fastcgi", location, scope);
-        block(&mut transport, "transport fastcgi", lines);
-        block(out, &format!("reverse_proxy {}", hosts.join(" ")), transport);
     }
+}
+
+/// The lines for the directory that the upstream's scripts are in.
+fn script_root(location: &Location<'_>, scope: &VariableScope) -> Vec<String> {
+    if alias_of(location).is_some() {
+        return vec![
+            "root {http.vars.root}".to_owned(),
+            format!("env SCRIPT_NAME {{vars.{}}}", variable(SCRIPT)),
+            format!("env DOCUMENT_URI {{vars.{}}}", variable(SCRIPT)),
+        ];
+    }
+    let root = value(&location.blocks, "root").and_then(|root| scope.expand(root).ok());
+    Vec::from_iter(root.map(|root| format!("root {}", quote(&root))))
+}
+
+/// The line that buffers contents, unless they are sent as they arrive: FastCGI needs their length.
+fn request_buffers(blocks: &[&Directive]) -> Option<String> {
+    if value(blocks, "fastcgi_request_buffering") == Some("off") {
+        return None;
+    }
+    let size = value(blocks, "client_max_body_size").and_then(bytes).unwrap_or(BODY_DEFAULT);
+    let size = if size == 0 { BUFFER_MAX } else { size.min(BUFFER_MAX) };
+    Some(format!("request_buffers {size}"))
 }
 
 /// Whether a directive, or one within it, has a variable of `fastcgi_split_path_info`.

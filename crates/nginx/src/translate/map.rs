@@ -73,94 +73,7 @@ impl<'a> Translator<'a> {
         if source.is_empty() {
             return self.note(out, map, "a map of a constant");
         }
-        // nginx looks for a text first, then for the longest mask of a host name, then for the first expression.
-        let (mut texts, mut masks, mut expressions) = (Vec::new(), Vec::new(), Vec::new());
-        let has_masks = map.block().iter().any(|entry| entry.name == "hostnames");
-        let mut comments = Vec::new();
-        let mut default = None;
-        let last = map.block().iter().rposition(|entry| entry.name.starts_with('~'));
-        // A text that the last expression excludes has the default, and the line's place.
-        let mut excluded = None;
-        for (index, entry) in map.block().iter().enumerate() {
-            let (key, text) = (&*entry.name, entry.argument(0));
-            if key == "#" {
-                comments.push(format!("# {text}"));
-                continue;
-            }
-            if let Some((rank, mask)) = mask_of_hosts(key).filter(|_| has_masks) {
-                let mut lines = std::mem::take(&mut comments);
-                match value_of_expression(&mask, text, map.argument(0)) {
-                    Some((mask, text)) => {
-                        lines.push(format!("{} {}", quote(&format!("~{mask}")), quote_scalar(&text)));
-                    }
-                    None => self.note(
-                        &mut lines,
-                        entry,
-                        "the value of a mask is a text, or the variable that the map is about",
-                    ),
-                }
-                masks.push((rank, lines));
-                continue;
-            }
-            let lines = if key.starts_with('~') { &mut expressions } else { &mut texts };
-            lines.append(&mut comments);
-            match key {
-                // A value is evaluated for each request anyway.
-                "hostnames" | "volatile" => {}
-                "default" => default = self.expand(lines, entry, &scope, text),
-                _ => {
-                    let Some(expression) = key.strip_prefix('~') else {
-                        let text = match text == map.argument(0) {
-                            true => Some("${0}".to_owned()),
-                            false => self.expand(lines, entry, &scope, text),
-                        };
-                        for key in text.iter().flat_map(|text| keys_of_text(key, text.contains('{') && text != "${0}"))
-                        {
-                            lines.extend(text.iter().map(|text| format!("{} {}", quote(&key), quote_scalar(text))));
-                        }
-                        continue;
-                    };
-                    let expression = match expression.strip_prefix('*') {
-                        Some(expression) => format!("(?i){}", expression.trim_start()),
-                        // nginx compares hosts in lower case.
-                        None if variables::only_variable(map.argument(0)) == Some("host") => {
-                            format!("(?i){}", expression.trim_start())
-                        }
-                        None => expression.trim_start().to_owned(),
-                    };
-                    let WithoutLookAhead { expression, except } = without_look_ahead(&expression);
-                    let mistake = match &except {
-                        Some(_) if last != Some(index) => Some("a look-ahead before other expressions".to_owned()),
-                        _ => [Some(&expression), except.as_ref()].into_iter().flatten().find_map(|e| compiled(e).err()),
-                    };
-                    if let Some(mistake) = mistake {
-                        self.note(lines, entry, &format!("no equivalent expression: {mistake}"));
-                        continue;
-                    }
-                    match value_of_expression(&expression, text, map.argument(0)) {
-                        Some((expression, text)) => {
-                            excluded = except.map(|except| (lines.len(), except));
-                            lines.push(format!("{} {}", quote(&format!("~{expression}")), quote_scalar(&text)));
-                        }
-                        None => self.note(
-                            lines,
-                            entry,
-                            "the value of an expression has only its groups, or the variable that it is about",
-                        ),
-                    }
-                }
-            }
-        }
-        let mut lines = texts;
-        masks.sort();
-        lines.extend(masks.into_iter().flat_map(|(_, lines)| lines));
-        let default = default.unwrap_or_default();
-        if let Some((at, except)) = excluded {
-            expressions.insert(at, format!("{} {}", quote(&format!("~{except}")), quote_scalar(&default)));
-        }
-        lines.append(&mut expressions);
-        lines.append(&mut comments);
-        lines.push(format!("default {}", quote_scalar(&default)));
+        let lines = self.entries(map, &scope).into_lines();
         let source = if has_path {
             // The path as sent may have another form, which this matcher resolves.
             let name = path_matcher(variable);
@@ -170,6 +83,98 @@ impl<'a> Translator<'a> {
             quote(&source)
         };
         block(out, &format!("map {source} {{{}}}", variables::variable(variable)), lines);
+    }
+
+    /// Translates the entries of a map.
+    fn entries(&mut self, map: &Directive, scope: &VariableScope) -> MapEntries {
+        let mut entries = MapEntries::default();
+        let has_masks = map.block().iter().any(|entry| entry.name == "hostnames");
+        let last_expression = map.block().iter().rposition(|entry| entry.name.starts_with('~'));
+        for (index, entry) in map.block().iter().enumerate() {
+            let key = &*entry.name;
+            if key == "#" {
+                entries.comments.push(format!("# {}", entry.argument(0)));
+                continue;
+            }
+            let mut lines = std::mem::take(&mut entries.comments);
+            if let Some((rank, mask)) = mask_of_hosts(key).filter(|_| has_masks) {
+                self.mask_entry(&mut lines, map, entry, &mask);
+                entries.masks.push((rank, lines));
+            } else if let Some(expression) = key.strip_prefix('~') {
+                entries.expressions.append(&mut lines);
+                let is_last = last_expression == Some(index);
+                self.expression_entry(&mut entries, map, entry, expression, is_last);
+            } else {
+                match key {
+                    // A value is evaluated for each request anyway.
+                    "hostnames" | "volatile" => {}
+                    "default" => entries.default = self.expand(&mut lines, entry, scope, entry.argument(0)),
+                    _ => self.text_entry(&mut lines, map, entry, scope),
+                }
+                entries.texts.append(&mut lines);
+            }
+        }
+        entries
+    }
+
+    fn mask_entry(&mut self, lines: &mut Vec<String>, map: &Directive, entry: &Directive, mask: &str) {
+        match value_of_expression(mask, entry.argument(0), map.argument(0)) {
+            Some((mask, value)) => lines.push(expression_line(&mask, &value)),
+            None => {
+                let reason = "the value of a mask is a text, or the variable that the map is about";
+                self.note(lines, entry, reason);
+            }
+        }
+    }
+
+    fn text_entry(&mut self, lines: &mut Vec<String>, map: &Directive, entry: &Directive, scope: &VariableScope) {
+        let text = entry.argument(0);
+        let value = match text == map.argument(0) {
+            true => Some("${0}".to_owned()),
+            false => self.expand(lines, entry, scope, text),
+        };
+        if let Some(value) = value {
+            let keys = keys_of_text(&entry.name, value.contains('{') && value != "${0}");
+            lines.extend(keys.iter().map(|key| format!("{} {}", quote(key), quote_scalar(&value))));
+        }
+    }
+
+    /// `is_last`: no other expression follows.
+    fn expression_entry(
+        &mut self,
+        entries: &mut MapEntries,
+        map: &Directive,
+        entry: &Directive,
+        expression: &str,
+        is_last: bool,
+    ) {
+        let expression = match expression.strip_prefix('*') {
+            Some(expression) => format!("(?i){}", expression.trim_start()),
+            // nginx compares hosts in lower case.
+            None if variables::only_variable(map.argument(0)) == Some("host") => {
+                format!("(?i){}", expression.trim_start())
+            }
+            None => expression.trim_start().to_owned(),
+        };
+        let WithoutLookAhead { expression, except } = without_look_ahead(&expression);
+        let mistake = match &except {
+            Some(_) if !is_last => Some("a look-ahead before other expressions".to_owned()),
+            _ => [Some(&expression), except.as_ref()].into_iter().flatten().find_map(|e| compiled(e).err()),
+        };
+        let lines = &mut entries.expressions;
+        if let Some(mistake) = mistake {
+            return self.note(lines, entry, &format!("no equivalent expression: {mistake}"));
+        }
+        match value_of_expression(&expression, entry.argument(0), map.argument(0)) {
+            Some((expression, value)) => {
+                entries.excluded = except.map(|except| (lines.len(), except));
+                lines.push(expression_line(&expression, &value));
+            }
+            None => {
+                let reason = "the value of an expression has only its groups, or the variable that it is about";
+                self.note(lines, entry, reason);
+            }
+        }
     }
 
     /// Takes the path again for the maps about it that the rules of a block have: in nginx a map has the value of its first use, which may be
@@ -194,6 +199,44 @@ impl<'a> Translator<'a> {
 }
 
 /// The name of the variable of a map.
+/// The translated lines of a map.
+#[derive(Default)]
+struct MapEntries {
+    texts: Vec<String>,
+    masks: Vec<(MaskRank, Vec<String>)>,
+    expressions: Vec<String>,
+    /// The value for a text that no entry matches.
+    default: Option<String>,
+    /// An expression whose texts have the default, because the last expression excludes them, and its index in `expressions`.
+    excluded: Option<(usize, String)>,
+    /// The comments after the last entry.
+    comments: Vec<String>,
+}
+
+impl MapEntries {
+    /// Orders the lines as nginx searches them: first for a text, then for the longest mask of a host name, then for the first expression.
+    fn into_lines(mut self) -> Vec<String> {
+        let default = self.default.unwrap_or_default();
+        if let Some((at, except)) = self.excluded {
+            self.expressions.insert(at, expression_line(&except, &default));
+        }
+        self.masks.sort();
+        let mut lines = self.texts;
+        lines.extend(self.masks.into_iter().flat_map(|(_, lines)| lines));
+        lines.append(&mut self.expressions);
+        lines.append(&mut self.comments);
+        lines.push(format!("default {}", quote_scalar(&default)));
+        lines
+    }
+}
+
+fn expression_line(expression: &str, value: &str) -> String {
+    format!("{} {}", quote(&format!("~{expression}")), quote_scalar(value))
+}
+
+/// The order of masks: those with a wildcard at the start come first, and then the longer ones.
+type MaskRank = (u8, Reverse<usize>);
+
 fn variable_of(map: &Directive) -> &str {
     map.argument(1).trim_start_matches('$')
 }
@@ -218,7 +261,7 @@ fn has_upgrade(directive: &Directive) -> bool {
 
 /// The expression for a mask of a `map` with `hostnames` (`*.example.com`, `.example.com`, `www.*`), and its rank: masks at the start come
 /// first, and longer ones before shorter ones.
-fn mask_of_hosts(key: &str) -> Option<((u8, Reverse<usize>), String)> {
+fn mask_of_hosts(key: &str) -> Option<(MaskRank, String)> {
     let (at, expression) = if let Some(end) = key.strip_prefix("*.") {
         (0, format!(r"(?i)^.+\.{}$", regex::escape(end)))
     } else if let Some(end) = key.strip_prefix('.') {

@@ -307,19 +307,7 @@ impl<'a> Translator<'a> {
             self.write_tls(&mut text.own, &blocks);
         }
         self.write_logs(&mut text.own, &blocks);
-        let (host_capture, host_groups) = capture.map_or(("", &[][..]), |capture| capture);
-        let mut scope = VariableScope {
-            server_name: own(server, "server_name").first().map_or("", |d| d.argument(0)).to_ascii_lowercase(),
-            host_capture: host_capture.to_owned(),
-            host_groups: host_groups.to_vec(),
-            host_groups_all: host_groups_all(server),
-            server_names: hosts.to_vec(),
-            has_expressions: has_expression(server),
-            ..self.shared_scope()
-        };
-        if let Some(host) = hosts.first() {
-            scope.server_name.clone_from(host);
-        }
+        let mut scope = self.server_scope(server, hosts, capture);
         // Rules may set the variables of the root.
         let roots = inherited(&blocks, "root");
         let root = roots.last().map_or(String::new(), |root| with_constants(root.argument(0), &blocks));
@@ -340,26 +328,7 @@ impl<'a> Translator<'a> {
             self.fields_are_shared = true;
         }
         let mut route = Vec::new();
-        if tls && refuses_certificates(&blocks) {
-            route.push(
-                "# Certificates of clients are not verified as nginx does it, so all requests are refused.".to_owned(),
-            );
-            route.push("error 403".to_owned());
-        }
-        for geo in self.shared.geos.clone() {
-            if mentions_in(server, http, geo.variable) {
-                self.write_geo(out, &mut route, &geo);
-            }
-        }
-        if uses_in_rules(http, server, "request_uri") {
-            route.push(
-                "# nginx's $request_uri has no scheme and host; those of a request to a forward proxy are refused."
-                    .to_owned(),
-            );
-            route.push("@absolute vars_regexp {http.request.orig_uri} ^[^/*]".to_owned());
-            route.push("error @absolute 400".to_owned());
-        }
-        refuse_dot_segments(&mut route, server);
+        self.write_refusals(out, &mut route, (http, server), tls);
         let rules = self.rules(&blocks, &mut scope);
         if always_answers(server) && rules_of(server).len() == 1 {
             route.extend(rules);
@@ -388,6 +357,50 @@ impl<'a> Translator<'a> {
         text.errors = self.write_error_pages(out, &blocks, &scope);
         self.fields_are_shared = false;
         text
+    }
+
+    fn server_scope(&self, server: &Directive, hosts: &[String], capture: Option<(&str, &[String])>) -> VariableScope {
+        let written = own(server, "server_name").first().map_or("", |d| d.argument(0)).to_ascii_lowercase();
+        let (host_capture, host_groups) = capture.unwrap_or_default();
+        VariableScope {
+            server_name: hosts.first().cloned().unwrap_or(written),
+            host_capture: host_capture.to_owned(),
+            host_groups: host_groups.to_vec(),
+            host_groups_all: host_groups_all(server),
+            server_names: hosts.to_vec(),
+            has_expressions: has_expression(server),
+            ..self.shared_scope()
+        }
+    }
+
+    /// Writes the steps that refuse requests before any rule of the server, and the maps of `geo`.
+    fn write_refusals(
+        &mut self,
+        out: &mut Vec<String>,
+        route: &mut Vec<String>,
+        (http, server): (&'a Directive, &'a Directive),
+        tls: bool,
+    ) {
+        if tls && refuses_certificates(&[http, server]) {
+            route.push(
+                "# Certificates of clients are not verified as nginx does it, so all requests are refused.".to_owned(),
+            );
+            route.push("error 403".to_owned());
+        }
+        for geo in self.shared.geos.clone() {
+            if mentions_in(server, http, geo.variable) {
+                self.write_geo(out, route, &geo);
+            }
+        }
+        if uses_in_rules(http, server, "request_uri") {
+            route.push(
+                "# nginx's $request_uri has no scheme and host; those of a request to a forward proxy are refused."
+                    .to_owned(),
+            );
+            route.push("@absolute vars_regexp {http.request.orig_uri} ^[^/*]".to_owned());
+            route.push("error @absolute 400".to_owned());
+        }
+        refuse_dot_segments(route, server);
     }
 
     /// Sets the root that the innermost block with one has.
