@@ -3,11 +3,11 @@
 //! Three state machines run side by side: the records, the response that their STDOUT content forms, and the request.
 //! ```text
 //! reading:   Header ──header──► Content ──content and padding──► Header
-//! inbound:   Idle ──open──► Head ──empty line──► Body ──END_REQUEST, or the end after STDOUT's──► Closed
-//!              │              │             └──announced end, the request is complete─► Discarding ──any end──► Closed
-//!              │              │──empty line of a response without content──────────────► Discarding ──any end──► Closed
-//!              │              └────────────┴──fault, reset, the connection's end──────────────────► Closed
-//!              └──bytes, the connection's end─────────────────────────────────────────────────────► Closed
+//! inbound:   Idle ──open──► Unanswered ──STDOUT──► Head ──empty line──► Body ──END_REQUEST, or the end after STDOUT's──► Closed
+//!              │              │                     │             └──announced end, the request is complete─► Discarding ──any end──► Closed
+//!              │              │                     │──empty line of a response without content─────────────► Discarding ──any end──► Closed
+//!              │              └─────────────────────┴────────────┴──fault, reset, the connection's end──────► Closed
+//!              └──bytes, the connection's end───────────────────────────────────────────────────────────────► Closed
 //! outbound:  Idle ──open──► Sized │ Stream ──finish──► Ended
 //! ```
 
@@ -59,8 +59,6 @@ pub struct FastCgiClient {
     search: HeadSearch,
     /// The request's method is HEAD.
     is_head: bool,
-    /// Any byte of STDOUT has arrived.
-    has_stdout: bool,
     /// STDOUT has ended.
     stdout_ended: bool,
     draining: bool,
@@ -83,6 +81,8 @@ enum Reading {
 enum ResponsePosition {
     /// No request was sent: any byte is unexpected.
     Idle,
+    /// A request was sent, and no byte of STDOUT has arrived.
+    Unanswered,
     Head,
     Body(BodyPosition),
     /// The response is complete, but the application goes on: this many bytes more of STDOUT are discarded.
@@ -133,7 +133,6 @@ impl FastCgiClient {
             gathered: Vec::new(),
             search: HeadSearch::default(),
             is_head: false,
-            has_stdout: false,
             stdout_ended: false,
             draining: false,
         }
@@ -144,10 +143,10 @@ impl FastCgiClient {
     pub fn waits_for(&self) -> WaitsFor {
         match self.inbound {
             ResponsePosition::Idle if !self.should_close() => WaitsFor::KeepAlive,
-            ResponsePosition::Head if self.has_stdout => WaitsFor::Head,
+            ResponsePosition::Head => WaitsFor::Head,
             ResponsePosition::Body(_) => WaitsFor::Body,
             ResponsePosition::Idle
-            | ResponsePosition::Head
+            | ResponsePosition::Unanswered
             | ResponsePosition::Discarding { .. }
             | ResponsePosition::Closed => WaitsFor::Nothing,
         }
@@ -207,7 +206,7 @@ impl FastCgiClient {
         put_parameters(parameters, out);
         put_stream_header(StreamKind::Params, 0, out);
         self.is_head = method == Method::Head;
-        self.inbound = ResponsePosition::Head;
+        self.inbound = ResponsePosition::Unanswered;
         self.outbound = match framing {
             Framing::Sized(bytes) => Outbound::Sized(bytes),
             Framing::Stream => Outbound::Stream,
@@ -270,7 +269,7 @@ impl FastCgiClient {
                 self.close();
                 None
             }
-            ResponsePosition::Head if !self.has_stdout => {
+            ResponsePosition::Unanswered => {
                 self.close();
                 Some(FastCgiEvent::Unprocessed { stream: STREAM, fault: None })
             }
@@ -389,7 +388,7 @@ impl FastCgiClient {
                 }
             }
             _ if self.stdout_ended => FastCgiHandled { consumed, event: None },
-            ResponsePosition::Head => self.handle_head(input, head),
+            ResponsePosition::Unanswered | ResponsePosition::Head => self.handle_head(input, head),
             // RFC 9110 §8.6: the content ends at its announced length. The surplus is dropped with the connection.
             ResponsePosition::Body(BodyPosition::Sized { left: 0 }) => {
                 let event = Some(self.end());
@@ -410,7 +409,7 @@ impl FastCgiClient {
     }
 
     fn handle_head(&mut self, input: &[u8], head: &mut ResponseHead) -> FastCgiHandled {
-        self.has_stdout = true;
+        self.inbound = ResponsePosition::Head;
         let before = self.gathered.len();
         if before > 0 {
             self.gathered.extend_from_slice(input);
