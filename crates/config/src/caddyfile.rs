@@ -2,8 +2,8 @@
 //!
 //! [`adapt`] works in five steps. The modules in the order of the steps:
 //!
-//! - `position`, `environment`, `lexer`, `token`: split the text into words, each with its file, line and column
-//! - `parser`, `import`, `segment`: build site blocks and nested directives from the words, and splice in snippets and
+//! - `position`, `environment`, `lexer`, `token`: split the text into tokens, each with its file, line and column
+//! - `parser`, `import`, `segment`: build site blocks and nested directives from the tokens, and splice in snippets and
 //!   files
 //! - `error`, `hint`: the errors that an operator can cause; each states its place, the text found and the text
 //!   expected
@@ -14,7 +14,7 @@
 //! - `proxy`: `reverse_proxy` and related directives
 //! - `address`, `options`, `route`, `servers`: combine sites and global options into servers, listeners and routes
 //! - `certificates`, `pki`: the TLS and PKI apps; `sort`: the order of routes and policies
-//! - `format`, `locate`: used apart from adapting: formatting a file, and finding a word's position
+//! - `format`, `locate`: used apart from adapting: formatting a file, and finding a token's position
 //!
 //! The JSON equals that of Caddy 2.11 for the same file, except for the order of object members. A directive or option
 //! of Caddy's that is not implemented is rejected by name ([`ErrorKind::NotBuilt`]), never skipped.
@@ -93,7 +93,7 @@ pub struct Adapted {
 /// Accepted input that is probably a mistake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
-    /// The word in question.
+    /// The token in question.
     pub at: Position,
     /// One sentence.
     pub message: String,
@@ -129,7 +129,7 @@ pub(crate) struct Session<'a> {
     pub(crate) warnings: RefCell<Vec<Warning>>,
     /// Named routes that the current directives invoke. Taken by the enclosing site or named route.
     pub(crate) invoked: RefCell<BTreeMap<String, Position>>,
-    /// The error for the first word that the current directive did not read. Taken after each directive.
+    /// The error for the first token that the current directive did not read. Taken after each directive.
     pub(crate) unread: RefCell<Option<Error>>,
 }
 
@@ -159,7 +159,7 @@ impl<'a> Session<'a> {
         self.warnings.borrow_mut().push(Warning { at: at.clone(), message });
     }
 
-    /// Records the error for an unread word, unless an earlier one is recorded.
+    /// Records the error for an unread token, unless an earlier one is recorded.
     pub(crate) fn note_unread(&self, error: Error) {
         self.unread.borrow_mut().get_or_insert(error);
     }
@@ -265,7 +265,7 @@ pub fn adapt(
     Ok(adapted)
 }
 
-/// A quoted word that spans lines. An error near its end is often caused at its start, or by a quote left out before.
+/// A quoted token that spans lines. An error near its end is often caused at its start, or by a quote left out before.
 struct LongQuote {
     at: Position,
     /// The line of its closing quote.
@@ -323,7 +323,7 @@ fn assemble(
     Ok(Adapted { json, warnings: session.warnings.take(), sites: origins })
 }
 
-/// Whether words form a valid Caddyfile, judged without the content of its imports.
+/// Whether tokens form a valid Caddyfile, judged without the content of its imports.
 fn is_valid_alone(tokens: Vec<Token>, file: &Arc<str>) -> bool {
     let Ok((blocks, warnings)) = parser::parse_alone(tokens, file) else { return false };
     match assemble(blocks, warnings, &Directives::standard()) {
@@ -473,7 +473,7 @@ fn warn_of_unusable_host(key: &Token, address: &Address, session: &Session<'_>) 
     session.warn(key, message);
 }
 
-/// Warns of words that are plain text here but special in nginx.
+/// Warns of tokens that are plain text here but special in nginx.
 fn warn_of_other_servers(segments: &mut [Segment], session: &Session<'_>) {
     for segment in segments {
         segment.for_each_token(&mut |token| {

@@ -1,4 +1,4 @@
-//! Hands the words of a directive to its syntax function, one by one.
+//! Hands the tokens of a directive to its syntax function, one by one.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use super::token::Token;
 pub(crate) struct Scope<'a> {
     pub(crate) session: &'a Session<'a>,
     pub(crate) matchers: BTreeMap<Box<str>, Rc<Matcher>>,
-    /// The files that the enclosing block's words come from.
+    /// The files that the enclosing block's tokens come from.
     pub(crate) files: &'a [Arc<str>],
 }
 
@@ -31,10 +31,10 @@ pub(crate) struct Matcher {
     used: Cell<bool>,
 }
 
-/// The words of one directive, or of one line in its block.
+/// The tokens of one directive, or of one line in its block.
 ///
-/// A syntax function must read every word and the block. A word that it leaves on a line of a block starts a further
-/// option of that block ([`Dispenser::lines`]), as in Caddy. Any other word or block left over is an error after the
+/// A syntax function must read every token and the block. A token that it leaves on a line of a block starts a further
+/// option of that block ([`Dispenser::lines`]), as in Caddy. Any other token or block left over is an error after the
 /// directive (`unread`), so no input is silently ignored.
 pub struct Dispenser<'a> {
     segment: &'a Segment,
@@ -45,7 +45,7 @@ pub struct Dispenser<'a> {
     /// Index of the first argument proper: `first`, or the index after the matcher token.
     start: usize,
     block: Cell<BlockProgress>,
-    /// Receives the index of the first word left over, on drop. `None` for a directive's own line.
+    /// Receives the index of the first token left over, on drop. `None` for a directive's own line.
     left: Option<Rc<Cell<Option<usize>>>>,
     scope: &'a Scope<'a>,
 }
@@ -57,7 +57,7 @@ enum BlockProgress {
     Read,
 }
 
-// Dropping detects unread words, so that no syntax function needs to check for them at its end.
+// Dropping detects unread tokens, so that no syntax function needs to check for them at its end.
 impl Drop for Dispenser<'_> {
     fn drop(&mut self) {
         match (self.remaining().first(), &self.left) {
@@ -77,7 +77,7 @@ impl Drop for Dispenser<'_> {
     }
 }
 
-/// The error for an unexpected block after the word `last`.
+/// The error for an unexpected block after the token `last`.
 pub(crate) fn unexpected_block(segment: &Segment, last: &Token) -> Error {
     let rule = "unexpected block after '{}'; expected the line to end there";
     let at = segment.opens.as_ref().unwrap_or(&last.at);
@@ -89,7 +89,7 @@ fn unexpected_word(token: &Token) -> Error {
     Error::at(token, ErrorKind::Word { rule, found: token.text.clone() })
 }
 
-/// Iterates over the lines of a block. A word that the reader of a line leaves over comes next, as an option of its
+/// Iterates over the lines of a block. A token that the reader of a line leaves over comes next, as an option of its
 /// own.
 pub struct Lines<'a> {
     segments: std::slice::Iter<'a, Segment>,
@@ -103,7 +103,7 @@ impl<'a> Iterator for Lines<'a> {
 
     fn next(&mut self) -> Option<Dispenser<'a>> {
         let (segment, first) = match (self.current, self.left.take()) {
-            // The reader of this line left a word over: continue with it as an option.
+            // The reader of this line left a token over: continue with it as an option.
             (Some(segment), Some(left)) => {
                 let name = &segment.arguments[left];
                 self.scope.session.warn(name, format!("'{}' is read as an option of its own", name.text));
@@ -121,7 +121,7 @@ impl<'a> Iterator for Lines<'a> {
 
 impl Drop for Lines<'_> {
     fn drop(&mut self) {
-        // A word left over on the last line, or a line that was not iterated over.
+        // A token left over on the last line, or a line that was not iterated over.
         let left = self.left.take().and_then(|left| self.current?.arguments.get(left));
         if let Some(token) = left.or_else(|| Some(&self.segments.next()?.name)) {
             self.scope.session.note_unread(unexpected_word(token));
@@ -134,7 +134,7 @@ impl<'a> Dispenser<'a> {
         Self { segment, first: 0, taken: 0, start: 0, block: Cell::new(BlockProgress::Unread), left: None, scope }
     }
 
-    /// The first word of the directive or line.
+    /// The first token of the directive or line.
     pub fn name(&self) -> &'a Token {
         match self.first {
             0 => &self.segment.name,
@@ -194,7 +194,7 @@ impl<'a> Dispenser<'a> {
         &self.segment.arguments[self.start..]
     }
 
-    /// Position of the last word: the closing brace, if there is one.
+    /// Position of the last token: the closing brace, if there is one.
     pub(crate) fn closes(&self) -> &'a Position {
         &self.segment.closes
     }
@@ -212,7 +212,7 @@ impl<'a> Dispenser<'a> {
         }
     }
 
-    /// The lines of the block. Empty while arguments remain: the brace is not the next word then, as in Caddy.
+    /// The lines of the block. Empty while arguments remain: the brace is not the next token then, as in Caddy.
     pub fn lines(&self) -> Lines<'a> {
         Lines { segments: self.block().iter(), current: None, left: Rc::default(), scope: self.scope }
     }
@@ -318,7 +318,7 @@ impl<'a> Dispenser<'a> {
         self.scope.session.options
     }
 
-    /// The files that the enclosing site block's words come from, sorted.
+    /// The files that the enclosing site block's tokens come from, sorted.
     pub fn files(&self) -> &'a [Arc<str>] {
         self.scope.files
     }
@@ -333,7 +333,7 @@ impl<'a> Dispenser<'a> {
         self.scope.session.warn(token, message);
     }
 
-    /// The last word handed out, or the name if there is none. A matcher token does not count.
+    /// The last token handed out, or the name if there is none. A matcher token does not count.
     pub fn last(&self) -> &'a Token {
         let arguments = &self.segment.arguments[self.start..self.taken];
         arguments.last().unwrap_or(self.name())
@@ -349,27 +349,27 @@ impl<'a> Dispenser<'a> {
         Error::at(last, ErrorKind::ArgumentCount(last.text.clone()))
     }
 
-    /// An error at the last word handed out.
+    /// An error at the last token handed out.
     pub fn error(&self, kind: ErrorKind) -> Error {
         Error::at(self.last(), kind)
     }
 
-    /// An error with a complete sentence, at the last word handed out.
+    /// An error with a complete sentence, at the last token handed out.
     pub fn rule(&self, rule: &'static str) -> Error {
         self.error(ErrorKind::Rule(rule))
     }
 
-    /// An error at the last word handed out, which replaces `{}` in `rule`.
+    /// An error at the last token handed out, which replaces `{}` in `rule`.
     pub fn word(&self, rule: &'static str) -> Error {
         self.error(ErrorKind::Word { rule, found: self.last().text.clone() })
     }
 
-    /// The error for a last word that is not a duration.
+    /// The error for a last token that is not a duration.
     pub(crate) fn duration_error(&self) -> Error {
         self.error(ErrorKind::Duration(self.last().text.clone()))
     }
 
-    /// The error for an unknown module named by the last word handed out, which replaces `{}` in `rule`.
+    /// The error for an unknown module named by the last token handed out, which replaces `{}` in `rule`.
     pub(crate) fn unknown_module(&self, rule: &'static str, expected: &'static [&'static str]) -> Error {
         self.error(ErrorKind::Unknown { rule, name: self.last().text.clone(), expected })
     }
@@ -427,7 +427,7 @@ pub(crate) fn evaluate(segments: &[Segment], mut scope: Scope<'_>, site: Option<
     Ok(outputs)
 }
 
-/// Turns a directive's result into an error if its syntax function left a word or block unread. Its own error takes
+/// Turns a directive's result into an error if its syntax function left a token or block unread. Its own error takes
 /// precedence.
 pub(crate) fn unread<T>(result: Result<T, Error>, session: &Session<'_>) -> Result<T, Error> {
     let left = session.unread.take();

@@ -1,5 +1,5 @@
-//! `{$NAME}` and `{$NAME:default}`: substituted before the text is split into words, so that a value can contain
-//! several words.
+//! `{$NAME}` and `{$NAME:default}`: substituted before the text is split into tokens, so that a value can contain
+//! several tokens.
 
 use std::sync::Arc;
 

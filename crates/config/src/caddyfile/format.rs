@@ -1,6 +1,6 @@
 //! Formats Caddyfiles.
 //!
-//! [`format()`] changes white space, line breaks and braces only. Words, quoted text, comments and heredocs stay as they
+//! [`format()`] changes white space, line breaks and braces only. Tokens, quoted text, comments and heredocs stay as they
 //! are. It reads the characters in one pass, as Caddy's formatter does, so that the results are equal to the byte.
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ const INDENT_MAX: usize = 10;
 /// Consecutive line breaks that are kept: one empty line.
 const BREAKS_MAX: usize = 2;
 /// How often a text is formatted until it no longer changes. Ordinary files need one pass. A few odd ones (a quote in
-/// the middle of a word, a brace after it) are parsed differently once their white space has changed; they settle
+/// the middle of a token, a brace after it) are parsed differently once their white space has changed; they settle
 /// within a few passes or never.
 const PASSES_MAX: usize = 16;
 
@@ -28,7 +28,7 @@ const PASSES_MAX: usize = 16;
 pub fn format(text: &[u8]) -> String {
     let text = decode(text);
     // DEVIATES: Caddy formats once, regardless of the result. Some texts change again in its second run, some grow with
-    // every run, and some words (`a}`, or one in backticks at the start of a line) become other words. Such a text is
+    // every run, and some tokens (`a}`, or one in backticks at the start of a line) become other tokens. Such a text is
     // returned unchanged here.
     match formatted_to_fixpoint(&text) {
         Some(formatted) if means_the_same(&text, &formatted) => formatted,
@@ -49,49 +49,50 @@ fn formatted_to_fixpoint(text: &str) -> Option<String> {
     None
 }
 
-/// Whether both texts have equal words on equal lines. If the original is not a valid Caddyfile, formatting may have made it valid by
-/// taking braces out of words. If it has no words, because a quote is not closed for example, the result is always true.
+/// Whether both texts have equal tokens on equal lines. If the original is not a valid Caddyfile, formatting may have made it valid by
+/// taking braces out of tokens. If it has no tokens, because a quote is not closed for example, the result is always true.
 fn means_the_same(before: &str, formatted: &str) -> bool {
     let same = |before: &str, formatted: &str| {
         let file = Arc::from("");
         let Ok(tokens) = lexer::lex(before, &file, &|_| None) else { return true };
         let Ok(formatted) = lexer::lex(formatted, &file, &|_| None) else { return false };
-        words(whole(&formatted)) == words(whole(&tokens))
-            || (words(without_braces(&formatted)) == words(without_braces(&tokens)) && !is_valid_alone(tokens, &file))
+        comparable(whole(&formatted)) == comparable(whole(&tokens))
+            || (comparable(without_braces(&formatted)) == comparable(without_braces(&tokens))
+                && !is_valid_alone(tokens, &file))
     };
-    // Check twice: an unset variable is empty in one reading and a word in the other.
+    // Check twice: an unset variable is empty in one reading and a token in the other.
     same(before, formatted) && (!before.contains("{$") || same(&with_variables(before), &with_variables(formatted)))
 }
 
-/// A word, and its text or a part of that.
+/// A token, and its text or a part of that.
 type Part<'a> = (&'a Token, &'a str);
 
-/// Whole words.
+/// Whole tokens.
 fn whole(tokens: &[Token]) -> Vec<Part<'_>> {
     tokens.iter().map(|token| (token, &*token.text)).collect()
 }
 
-/// The words, each with whether it starts a line. Braces are exempt, since the formatter may move them.
-fn words(parts: Vec<Part<'_>>) -> Vec<(&str, Quote, bool)> {
+/// The tokens, each with whether it starts a line. Braces are exempt, since the formatter may move them.
+fn comparable(parts: Vec<Part<'_>>) -> Vec<(&str, Quote, bool)> {
     let brace = |(token, text): Part<'_>| !token.quoted() && matches!(text, "{" | "}");
-    let mut words = Vec::with_capacity(parts.len());
+    let mut comparable = Vec::with_capacity(parts.len());
     let mut before = None;
     for part in parts {
         let (token, text) = part;
         let ends_line = |before: Part<'_>| !brace(before) && before.0.line_ends_before(token);
-        words.push((text, token.quote, !brace(part) && before.is_some_and(ends_line)));
+        comparable.push((text, token.quote, !brace(part) && before.is_some_and(ends_line)));
         before = Some(part);
     }
     // An unclosed quote at the end of the file includes the last line break.
-    if let Some((text, quote, starts)) = words.pop_if(|(_, quote, _)| *quote == Quote::None)
+    if let Some((text, quote, starts)) = comparable.pop_if(|(_, quote, _)| *quote == Quote::None)
         && !text.trim_end().is_empty()
     {
-        words.push((text.trim_end(), quote, starts));
+        comparable.push((text.trim_end(), quote, starts));
     }
-    words
+    comparable
 }
 
-/// Takes the braces out of bare words: `a.test{` becomes `a.test` and `{`.
+/// Takes the braces out of bare tokens: `a.test{` becomes `a.test` and `{`.
 fn without_braces(tokens: &[Token]) -> Vec<Part<'_>> {
     let mut parts = Vec::with_capacity(tokens.len());
     for token in tokens {
@@ -167,7 +168,7 @@ fn pass(text: &str) -> String {
 enum Within {
     Words,
     Comment,
-    /// After `<<`: a heredoc's marker or an ordinary word.
+    /// After `<<`: a heredoc's marker or an ordinary token.
     Marker(String),
     Heredoc {
         marker: String,
@@ -196,7 +197,7 @@ enum Brace {
         /// Whether it is the first character of its line.
         alone: bool,
     },
-    /// Part of a word, such as `{path}`.
+    /// Part of a token, such as `{path}`.
     InWord,
 }
 
@@ -205,7 +206,7 @@ enum Brace {
 #[derive(Default)]
 struct TopImport {
     word: String,
-    /// Whether the first word of this line is `import`; `None` until that word is complete.
+    /// Whether the first token of this line is `import`; `None` until that token is complete.
     this_line: Option<bool>,
     previous_line: bool,
 }
@@ -234,7 +235,7 @@ struct Formatter {
     quotes: Quoted,
     /// Whether a backslash precedes this character.
     escaped: bool,
-    /// Whether this word contains `\<`, so that no heredoc starts in it.
+    /// Whether this token contains `\<`, so that no heredoc starts in it.
     guarded: bool,
     /// Whether this character follows white space or is the first.
     space: bool,
@@ -271,7 +272,7 @@ impl Formatter {
     }
 
     fn read(&mut self, ch: char) {
-        // A second `<` at the start of a word starts a heredoc.
+        // A second `<` at the start of a token starts a heredoc.
         if matches!(self.within, Within::Words)
             && (ch, self.quotes, self.guarded, self.space) == ('<', Quoted::None, false, true)
             && self.out.ends_with('<')
@@ -386,7 +387,7 @@ impl Formatter {
         false
     }
 
-    /// Handles a character of a bare word, a brace, a blank, or the start of a comment.
+    /// Handles a character of a bare token, a brace, a blank, or the start of a comment.
     fn bare(&mut self, ch: char) {
         if ch.is_whitespace() {
             self.imports.word_ends();
@@ -416,7 +417,7 @@ impl Formatter {
                 }
                 self.brace = Brace::Pending { spaced, alone: self.breaks > 0 };
             }
-            // Otherwise, as in `{path}`, the brace closes one in its own word.
+            // Otherwise, as in `{path}`, the brace closes one in its own token.
             '}' if spaced || self.brace == Brace::None => {
                 self.imports.word_ends();
                 if !self.out.ends_with('\n') {
@@ -449,7 +450,7 @@ impl Formatter {
             self.out.push('{');
             self.brace = Brace::InWord;
         }
-        // Remembers for one more character that this `<` starts a word, in case another follows.
+        // Remembers for one more character that this `<` starts a token, in case another follows.
         self.space = spaced && ch == '<';
         self.imports.word.push(ch);
         self.out.push(ch);

@@ -1,4 +1,4 @@
-//! `import`: replaces a line with the words of a snippet or of files.
+//! `import`: replaces a line with the tokens of a snippet or of files.
 
 mod graph;
 
@@ -14,9 +14,9 @@ use super::error::{Error, ErrorKind};
 use super::lexer;
 use super::token::{Imported, Token};
 
-/// Maximum number of words that the imports of one adaptation insert, and of bytes in them. Snippets that import each other
+/// Maximum number of tokens that the imports of one adaptation insert, and of bytes in them. Snippets that import each other
 /// repeatedly, and arguments that repeat arguments, grow exponentially.
-const WORDS_MAX: usize = 1 << 20;
+const TOKENS_MAX: usize = 1 << 20;
 const TEXT_BYTES_MAX: usize = 64 << 20;
 
 /// Maximum size of an imported file. Bounds endless devices such as `/dev/zero`.
@@ -25,7 +25,7 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 pub(crate) struct Imports<'a> {
-    /// `None`: imports insert no words.
+    /// `None`: imports insert no tokens.
     env: Option<Environment<'a>>,
     graph: ImportGraph,
     budget: ImportBudget,
@@ -36,11 +36,11 @@ pub(crate) struct Imports<'a> {
 struct Given<'a> {
     arguments: &'a [Token],
     block: &'a [Token],
-    /// For each named sub-block, its naming word and its words.
+    /// For each named sub-block, its naming token and its tokens.
     named: BTreeMap<&'a str, (&'a Token, &'a [Token])>,
 }
 
-/// The arguments and blocks that the imported words refer to.
+/// The arguments and blocks that the imported tokens refer to.
 #[derive(Default)]
 struct Used {
     arguments: BTreeSet<usize>,
@@ -49,7 +49,7 @@ struct Used {
 }
 
 impl Used {
-    /// A warning about the first argument or block that the imported words do not use. Caddy accepts such an import,
+    /// A warning about the first argument or block that the imported tokens do not use. Caddy accepts such an import,
     /// and shared snippets often leave arguments unused.
     fn surplus(&self, given: &Given<'_>) -> Option<Warning> {
         let unused = |token: &Token, word: &str, expected: &str| {
@@ -72,31 +72,38 @@ impl Used {
     }
 }
 
-/// The words and bytes that imports may still insert.
+/// The tokens and bytes that imports may still insert.
 struct ImportBudget {
-    words: usize,
+    tokens: usize,
     bytes: usize,
 }
 
 impl Default for ImportBudget {
     fn default() -> Self {
-        Self { words: WORDS_MAX, bytes: TEXT_BYTES_MAX }
+        Self { tokens: TOKENS_MAX, bytes: TEXT_BYTES_MAX }
     }
 }
 
 impl ImportBudget {
-    /// Counts a word of this length.
+    /// Counts a token of this length.
     ///
     /// # Errors
     /// Beyond the bounds: the error's text.
     fn take(&mut self, len: usize) -> Result<(), &'static str> {
-        self.words = self.words.checked_sub(1).ok_or("imports bring in more than a million words")?;
+        self.tokens = self.tokens.checked_sub(1).ok_or("imports bring in more than a million words")?;
         self.check(len)?;
         self.bytes -= len;
         Ok(())
     }
 
-    /// Checks whether a word may have this length.
+    /// Appends a token within the bounds.
+    fn push(&mut self, out: &mut Vec<Token>, token: Token) -> Result<(), &'static str> {
+        self.take(token.text.len())?;
+        out.push(token);
+        Ok(())
+    }
+
+    /// Checks whether a token may have this length.
     fn check(&self, len: usize) -> Result<(), &'static str> {
         if len <= self.bytes { Ok(()) } else { Err("imports bring in more than 64 MiB of text") }
     }
@@ -107,13 +114,13 @@ impl<'a> Imports<'a> {
         Self { env: Some(env), ..Self::none() }
     }
 
-    /// Imports that insert no words.
+    /// Imports that insert no tokens.
     pub(crate) fn none() -> Self {
         Self { env: None, graph: ImportGraph::new(), budget: ImportBudget::default(), warnings: Vec::new() }
     }
 
-    /// Returns the words that replace `line` (`import`, a name, arguments). `block` holds the words of the line's
-    /// block, and `last_line` is the line of its last word. `nesting` is 0 for an import between blocks, which can insert
+    /// Returns the tokens that replace `line` (`import`, a name, arguments). `block` holds the tokens of the line's
+    /// block, and `last_line` is the line of its last token. `nesting` is 0 for an import between blocks, which can insert
     /// whole sites and snippets.
     pub(crate) fn expand(
         &mut self,
@@ -155,8 +162,8 @@ impl<'a> Imports<'a> {
             })?;
         }
         let mut used = Used::default();
-        let filled = fill_in(&tokens, &given, &mut used, (keyword, last_line), nesting, &mut self.budget);
-        let filled = filled.map_err(|words| Error::at(keyword, ErrorKind::Rule(words)))?;
+        let filled = substitute(&tokens, &given, &mut used, (keyword, last_line), nesting, &mut self.budget);
+        let filled = filled.map_err(|rule| Error::at(keyword, ErrorKind::Rule(rule)))?;
         // A pattern without matches and an empty file each have a warning of their own.
         if !tokens.is_empty() {
             self.warnings.extend(used.surplus(&given));
@@ -223,81 +230,96 @@ fn read(path: &Path) -> io::Result<String> {
     if text.len() as u64 > FILE_BYTES_MAX { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(text) }
 }
 
-/// Substitutes `{args[…]}`, `{block}` and `{blocks.name}` within the bounds of `budget`, and marks each word with its import.
+/// Substitutes `{args[…]}`, `{block}` and `{blocks.name}` within the bounds of `budget`, and marks each token with its import.
 /// Placeholders in the body of a snippet that the imported file defines are left for that snippet's own imports.
-fn fill_in(
+fn substitute(
     tokens: &[Token],
     given: &Given<'_>,
     used: &mut Used,
     (keyword, last_line): (&Token, u32),
-    mut nesting: usize,
+    nesting: usize,
     budget: &mut ImportBudget,
 ) -> Result<Vec<Token>, &'static str> {
-    let insert = |out: &mut Vec<Token>, budget: &mut ImportBudget, token: Token| -> Result<(), &'static str> {
-        budget.take(token.text.len())?;
-        out.push(token);
-        Ok(())
-    };
     let mut out: Vec<Token> = Vec::with_capacity(tokens.len());
     let mut imports: BTreeMap<Option<*const Imported>, Arc<Imported>> = BTreeMap::new();
-    let outside = nesting == 0;
-    let mut index_in_line = 0;
-    let mut names_snippet = false;
-    let mut in_snippet = false;
+    let mut snippets = SnippetBodies::new(nesting);
     for (index, token) in tokens.iter().enumerate() {
+        let starts_line = index == 0 || tokens[index - 1].line_ends_before(token);
+        let is_of_snippet = snippets.advance(token, starts_line);
         let mut token = token.clone();
         let before = token.imported.take();
-        // Words of one earlier import share one `Imported`, so that `together_with` can compare by address.
+        // Tokens of one earlier import share one `Imported`, so that `together_with` can compare by address.
         let imported = imports.entry(before.as_ref().map(Arc::as_ptr)).or_insert_with(|| {
             Arc::new(Imported { at: keyword.at.clone(), last_line, snippet: token.snippet.clone(), before })
         });
         token.imported = Some(imported.clone());
-        // A snippet definition is a line that starts with `(name)` and continues with a brace.
-        if outside && !in_snippet {
-            let first = index == 0 || tokens[index - 1].line_ends_before(&tokens[index]);
-            index_in_line = if first { 0 } else { index_in_line + 1 };
-            if index_in_line == 0 && token.text.len() >= 3 && token.text.starts_with('(') && token.text.ends_with(')') {
-                names_snippet = true;
-            }
-        }
-        if token.opens() {
-            nesting += 1;
-            if outside && names_snippet && index_in_line == 1 && nesting == 1 {
-                in_snippet = true;
-                names_snippet = false;
-            }
-        } else if token.closes() {
-            nesting = nesting.saturating_sub(1);
-            if nesting == 0 {
-                in_snippet = false;
-            }
-        }
-        if in_snippet {
-            insert(&mut out, budget, token)?;
+        if is_of_snippet {
+            budget.push(&mut out, token)?;
         } else if &*token.text == "{block}" {
             used.block = true;
-            for word in given.block {
-                insert(&mut out, budget, word.clone())?;
+            for token in given.block {
+                budget.push(&mut out, token.clone())?;
             }
         } else if let Some(name) = token.text.strip_prefix("{blocks.").and_then(|name| name.strip_suffix('}')) {
             used.named.insert(name.to_owned());
-            for word in given.named.get(name).map_or(&[][..], |(_, words)| words) {
-                insert(&mut out, budget, word.clone())?;
+            for token in given.named.get(name).map_or(&[][..], |(_, tokens)| tokens) {
+                budget.push(&mut out, token.clone())?;
             }
         } else if let Some(range) = all_arguments(&token, given.arguments.len()) {
             used.arguments.extend(range.clone());
             for argument in &given.arguments[range] {
-                insert(&mut out, budget, Token { text: argument.text.clone(), ..token.clone() })?;
+                budget.push(&mut out, Token { text: argument.text.clone(), ..token.clone() })?;
             }
         } else {
             token.text = with_arguments(&token.text, given.arguments, &mut used.arguments, budget)?.into();
-            insert(&mut out, budget, token)?;
+            budget.push(&mut out, token)?;
         }
     }
     Ok(out)
 }
 
-/// Splits an import's block into its named sub-blocks: `name a b` has the words `a b`, `name { … }` those of its lines.
+/// Finds the bodies of the snippets that imported tokens define: a definition is a line outside of blocks that starts with `(name)` and
+/// continues with a brace.
+struct SnippetBodies {
+    /// Whether the import is outside of blocks: elsewhere it cannot define snippets.
+    is_outside: bool,
+    nesting: usize,
+    /// The index of the last token in its line.
+    index_in_line: usize,
+    /// A line began with `(name)`, and no body has followed.
+    is_named: bool,
+    is_open: bool,
+}
+
+impl SnippetBodies {
+    fn new(nesting: usize) -> Self {
+        Self { is_outside: nesting == 0, nesting, index_in_line: 0, is_named: false, is_open: false }
+    }
+
+    /// Moves on to the next token. Returns whether it is in a body, or opens one.
+    fn advance(&mut self, token: &Token, starts_line: bool) -> bool {
+        if self.is_outside && !self.is_open {
+            self.index_in_line = if starts_line { 0 } else { self.index_in_line + 1 };
+            let text = &token.text;
+            self.is_named |= self.index_in_line == 0 && text.len() >= 3 && text.starts_with('(') && text.ends_with(')');
+        }
+        if token.opens() {
+            self.nesting += 1;
+            if self.is_outside && self.is_named && self.index_in_line == 1 && self.nesting == 1 {
+                self.is_open = true;
+                self.is_named = false;
+            }
+        } else if token.closes() {
+            self.nesting = self.nesting.saturating_sub(1);
+            if self.nesting == 0 {
+                self.is_open = false;
+            }
+        }
+        self.is_open
+    }
+}
+
+/// Splits an import's block into its named sub-blocks: `name a b` has the tokens `a b`, `name { … }` those of its lines.
 fn named_blocks(block: &[Token]) -> Result<BTreeMap<&str, (&Token, &[Token])>, Error> {
     let mut named = BTreeMap::new();
     let mut index = 0;
@@ -323,14 +345,15 @@ fn named_blocks(block: &[Token]) -> Result<BTreeMap<&str, (&Token, &[Token])>, E
                     break;
                 }
             }
-            // DEVIATES Caddy, which takes the brace as a word and all that follows as words of this sub-block, up to the end of the import's block.
-            if let Some(word) = block.get(index).filter(|word| !block[index - 1].line_ends_before(word)) {
-                return Err(Error::at(word, ErrorKind::Rule("Unexpected next token after '}' on same line")));
+            // DEVIATES Caddy, which takes the brace as a token and all that follows as tokens of this sub-block, up to the end of the
+            // import's block.
+            if let Some(token) = block.get(index).filter(|token| !block[index - 1].line_ends_before(token)) {
+                return Err(Error::at(token, ErrorKind::Rule("Unexpected next token after '}' on same line")));
             }
             if range.is_empty() {
                 range = body..index - 1;
             } else {
-                // Words precede the brace: they belong to the sub-block, which then keeps its braces.
+                // Tokens precede the brace: they belong to the sub-block, which then keeps its braces.
                 range = start..index;
             }
         }
@@ -412,7 +435,7 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     pattern[p..].iter().all(|&ch| ch == '*')
 }
 
-/// The range of `{args[from:to]}`, if that is the whole word. Either end can be omitted.
+/// The range of `{args[from:to]}`, if that is the whole token. Either end can be omitted.
 fn all_arguments(token: &Token, count: usize) -> Option<std::ops::Range<usize>> {
     let inner = token.text.strip_prefix("{args[")?.strip_suffix("]}")?;
     let (from, to) = inner.split_once(':')?;
@@ -421,7 +444,7 @@ fn all_arguments(token: &Token, count: usize) -> Option<std::ops::Range<usize>> 
     (from <= to && to <= count).then_some(from..to)
 }
 
-/// Substitutes `{args[n]}` and the older form `{args.n}` anywhere in a word. References to missing arguments are left
+/// Substitutes `{args[n]}` and the older form `{args.n}` anywhere in a token. References to missing arguments are left
 /// as written.
 fn with_arguments(
     text: &str,

@@ -1,7 +1,7 @@
-//! Splits text into words.
+//! Splits text into tokens.
 //!
-//! White space separates words. `"…"` preserves white space and supports `\"`; `` `…` `` preserves everything;
-//! `<<MARKER` starts a heredoc; `#` at the start of a word starts a comment; a backslash before a line break joins two
+//! White space separates tokens. `"…"` preserves white space and supports `\"`; `` `…` `` preserves everything;
+//! `<<MARKER` starts a heredoc; `#` at the start of a token starts a comment; a backslash before a line break joins two
 //! lines.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::error::{Error, ErrorKind};
 use super::position::Position;
 use super::token::{Quote, Token};
 
-/// Splits `source` into words, after substituting environment variables.
+/// Splits `source` into tokens, after substituting environment variables.
 pub(crate) fn lex(source: &str, file: &Arc<str>, env: &dyn Fn(&str) -> Option<String>) -> Result<Vec<Token>, Error> {
     let (chars, unset) = substitute(source, file, env);
     if chars.is_empty() && !source.starts_with('\u{feff}') {
@@ -73,33 +73,33 @@ impl Lexer<'_> {
         Token { text: text.into(), quote, at, rows: (row, self.row), imported: None, unset: None, snippet: None }
     }
 
-    /// The indexes of all line breaks and number signs: between words, the ends of the words' lines.
+    /// The indexes of all line breaks and number signs: between tokens, the ends of the tokens' lines.
     fn breaks(&self) -> Vec<usize> {
         let chars = self.chars.iter().enumerate();
         chars.filter(|(_, ch)| matches!(ch.value, '\n' | '#')).map(|(index, _)| index).collect()
     }
 
-    /// The word that an unset variable at `index` belongs to: the word around it, or else the one before or after it on
-    /// its line. `None` in a comment, or alone on a line. `words` holds the start and end of every word. Takes logarithmic time,
+    /// The token that an unset variable at `index` belongs to: the token around it, or else the one before or after it on
+    /// its line. `None` in a comment, or alone on a line. `tokens` holds the start and end of every token. Takes logarithmic time,
     /// since a text can have many such variables.
-    fn owner(&self, index: usize, words: &[(usize, usize)], breaks: &[usize]) -> Option<usize> {
+    fn owner(&self, index: usize, tokens: &[(usize, usize)], breaks: &[usize]) -> Option<usize> {
         let comment = self.comments.partition_point(|(start, _)| *start < index).checked_sub(1);
         if comment.is_some_and(|comment| index <= self.comments[comment].1) {
             return None;
         }
         let count_before = |index: usize| breaks.partition_point(|at| *at < index);
         let is_one_line = |from: usize, to: usize| count_before(from) == count_before(to);
-        // The words are sorted, so this is the first one that ends at or after `index`.
-        let next = words.partition_point(|(_, end)| *end < index);
-        let before = next.checked_sub(1).filter(|before| is_one_line(words[*before].1, index));
-        match words.get(next) {
+        // The tokens are sorted, so this is the first one that ends at or after `index`.
+        let next = tokens.partition_point(|(_, end)| *end < index);
+        let before = next.checked_sub(1).filter(|before| is_one_line(tokens[*before].1, index));
+        match tokens.get(next) {
             Some((start, _)) if *start <= index => Some(next),
             Some((start, _)) => before.or_else(|| is_one_line(index, *start).then_some(next)),
             None => before,
         }
     }
 
-    /// Advances to the first character of a word. Returns whether a backslash that belongs to the word precedes it.
+    /// Advances to the first character of a token. Returns whether a backslash that belongs to the token precedes it.
     fn skip_blanks(&mut self) -> bool {
         let mut escaped = false;
         while let Some(ch) = self.peek() {
@@ -110,8 +110,8 @@ impl Lexer<'_> {
                     escaped = false;
                 }
                 '\n' => self.line_break(),
-                // DEVIATES: in Caddy a backslash at the end of a comment joins the next line with the comment's, as after a word, so that
-                // its words are arguments. Here it is part of the comment.
+                // DEVIATES: in Caddy a backslash at the end of a comment joins the next line with the comment's, as after a token, so that
+                // its tokens are arguments. Here it is part of the comment.
                 '#' => {
                     let start = self.next;
                     while self.peek().is_some_and(|ch| ch != '\n') {
@@ -151,7 +151,7 @@ impl Lexer<'_> {
         Ok(Some((start, token)))
     }
 
-    /// Reads a bare word, up to white space. A backslash is kept unless it joins lines or escapes a `<`.
+    /// Reads a bare token, up to white space. A backslash is kept unless it joins lines or escapes a `<`.
     fn bare(&mut self, start: usize, row: u32, mut escaped: bool) -> Token {
         let mut text = String::new();
         while let Some(ch) = self.peek() {
@@ -160,7 +160,7 @@ impl Lexer<'_> {
             } else if ch == '\r' {
                 // Only line feeds end lines.
             } else if ch.is_whitespace() {
-                // The word ends here, even though the next line continues the logical line.
+                // The token ends here, even though the next line continues the logical line.
                 if ch == '\n' && escaped {
                     self.next += 1;
                     let token = self.token(start, row, text, Quote::None);
@@ -179,9 +179,9 @@ impl Lexer<'_> {
         self.token(start, row, text, Quote::None)
     }
 
-    /// Reads a quoted word.
+    /// Reads a quoted token.
     ///
-    /// DEVIATES: if the quote is never closed, Caddy takes the rest of the file as the word, so that all directives
+    /// DEVIATES: if the quote is never closed, Caddy takes the rest of the file as the token, so that all directives
     /// after it are lost. Here it is an error.
     fn quoted(&mut self, start: usize, row: u32, quote: char, mut escaped: bool) -> Result<Token, Error> {
         let mut text = String::new();
@@ -207,7 +207,7 @@ impl Lexer<'_> {
     }
 
     /// Reads `<<MARKER`, lines, `MARKER`. The white space before the closing marker is removed from every line. A space
-    /// directly after the opening word makes it an ordinary word.
+    /// directly after the opening token makes it an ordinary token.
     fn heredoc(&mut self, start: usize, row: u32) -> Result<Token, Error> {
         let mut opening = String::new();
         loop {

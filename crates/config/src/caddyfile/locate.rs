@@ -1,4 +1,4 @@
-//! Finds the position of a word that only the plan rejects. The plan works on JSON, which has no line numbers.
+//! Finds the position of a token that only the plan rejects. The plan works on JSON, which has no line numbers.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use super::segment::Segment;
 use super::token::Token;
 use super::{lexer, parser, placeholder};
 
-/// A word of a Caddyfile and the line it is on.
+/// A token of a Caddyfile and the line it is on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceLine {
-    /// Position of the word.
+    /// Position of the token.
     pub at: Position,
-    /// The words of its line as written, without those of its block.
+    /// The tokens of its line as written, without those of its block.
     pub line: String,
 }
 
-/// Finds the words equal to `text`, in imports too; each position once. Without any, finds those that `environment` makes
+/// Finds the tokens equal to `text`, in imports too; each position once. Without any, finds those that `environment` makes
 /// equal to it. Parses the file and its imports again, so it is meant for error messages only.
 pub fn locate(
     source: &str,
@@ -98,7 +98,7 @@ mod tests {
         }
     }
 
-    // A word that a variable makes is found where the variable is, unless the text has the word itself.
+    // A token that a variable makes is found where the variable is, unless the text has the token itself.
     #[test]
     fn the_places_of_a_variable() {
         let environment = |name: &str| Some(if name == "CODE" { "abc".to_owned() } else { "secret".to_owned() });

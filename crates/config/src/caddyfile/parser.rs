@@ -1,4 +1,4 @@
-//! Builds blocks from words: the global block, sites, snippets and named routes, each a tree of segments.
+//! Builds blocks from tokens: the global block, sites, snippets and named routes, each a tree of segments.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,12 +36,12 @@ pub(crate) struct ServerBlock {
     /// An unset variable next to its opening brace.
     pub(crate) unset: Option<Unset>,
     pub(crate) at: Position,
-    /// Position of its last word: the closing brace, if it has one.
+    /// Position of its last token: the closing brace, if it has one.
     pub(crate) closes: Position,
 }
 
 impl ServerBlock {
-    /// The files that the block's words come from, sorted, without duplicates.
+    /// The files that the block's tokens come from, sorted, without duplicates.
     pub(crate) fn files(&self) -> Vec<Arc<str>> {
         let mut files = Vec::new();
         self.segments.iter().for_each(|segment| segment.files(&mut files));
@@ -60,7 +60,7 @@ pub(crate) fn parse(
     blocks(tokens, file, Imports::new(env))
 }
 
-/// As [`parse`], but every import inserts no words.
+/// As [`parse`], but every import inserts no tokens.
 pub(crate) fn parse_alone(tokens: Vec<Token>, file: &Arc<str>) -> Result<(Vec<ServerBlock>, Vec<Warning>), Error> {
     blocks(tokens, file, Imports::none())
 }
@@ -181,7 +181,7 @@ impl Parser<'_> {
                     "Site addresses cannot end with a curly brace: '{}' - put a space between the token and the brace",
                 );
             }
-            // Skips an empty word, as from an unset variable.
+            // Skips an empty token, as from an unset variable.
             if !token.text.is_empty() {
                 let text = token.text.strip_suffix(',');
                 comma = text.is_some();
@@ -219,7 +219,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Stores a snippet's words for later imports. Only its braces are checked.
+    /// Stores a snippet's tokens for later imports. Only its braces are checked.
     fn snippet(&mut self, key: &Token, name: String) -> Result<(), Error> {
         if self.snippets.contains_key(&name) {
             let rule = "redeclaration of previously declared snippet {}";
@@ -351,7 +351,7 @@ impl Parser<'_> {
         Ok(segment)
     }
 
-    /// Replaces the import at the cursor with the imported words, and leaves the cursor before them, so that imports
+    /// Replaces the import at the cursor with the imported tokens, and leaves the cursor before them, so that imports
     /// among them are expanded next. `nesting` is 0 between blocks.
     fn import(&mut self, nesting: usize) -> Result<(), Error> {
         let start = self.next;

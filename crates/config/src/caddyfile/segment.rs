@@ -6,20 +6,20 @@ use super::token::Token;
 /// One line of a block: a name, the arguments after it, and the block that it opens, if any.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
-    /// The first word.
+    /// The first token.
     pub name: Token,
-    /// The words after it on its line.
+    /// The tokens after it on its line.
     pub arguments: Vec<Token>,
     /// The lines between its braces; `None` without braces.
     pub block: Option<Vec<Segment>>,
     /// Position of the brace that opens the block.
     pub opens: Option<Position>,
-    /// Position of its last word: the closing brace, if it has one.
+    /// Position of its last token: the closing brace, if it has one.
     pub closes: Position,
 }
 
 impl Segment {
-    /// Calls `change` for every word except for braces, in order.
+    /// Calls `change` for every token except for braces, in order.
     pub(crate) fn for_each_token(&mut self, change: &mut dyn FnMut(&mut Token)) {
         change(&mut self.name);
         self.arguments.iter_mut().for_each(&mut *change);
@@ -28,7 +28,7 @@ impl Segment {
         }
     }
 
-    /// Appends the file of each word to `into`, with duplicates.
+    /// Appends the file of each token to `into`, with duplicates.
     pub(crate) fn files(&self, into: &mut Vec<std::sync::Arc<str>>) {
         into.push(self.name.at.file.clone());
         into.extend(self.arguments.iter().map(|token| token.at.file.clone()));

@@ -1,14 +1,14 @@
-//! A word of a Caddyfile.
+//! A token of a Caddyfile.
 
 use std::sync::Arc;
 
 use super::environment::Unset;
 use super::position::Position;
 
-/// The kind of quotes around a word.
+/// The kind of quotes around a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quote {
-    /// A bare word. Only these can be structural braces.
+    /// A bare token. Only these can be structural braces.
     None,
     /// `"…"`
     Double,
@@ -18,7 +18,7 @@ pub enum Quote {
     Heredoc,
 }
 
-/// A word with its position.
+/// A token with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
     /// The text without quotes, with escapes resolved.
@@ -30,15 +30,15 @@ pub struct Token {
     /// Logical lines of its start and end. An escaped line break does not count; one from an environment variable does.
     /// Only differences between rows are meaningful. They are separate from `at`, which holds the line in the file.
     pub(crate) rows: (u32, u32),
-    /// The import that inserted the word. Words of different imports are never on one line.
+    /// The import that inserted the token. Tokens of different imports are never on one line.
     pub(crate) imported: Option<Arc<Imported>>,
-    /// An unset variable in the word, or next to it on its line.
+    /// An unset variable in the token, or next to it on its line.
     pub(crate) unset: Option<Unset>,
-    /// The snippet that the word was defined in.
+    /// The snippet that the token was defined in.
     pub(crate) snippet: Option<Arc<str>>,
 }
 
-/// An `import` that inserted words, linked to the import that inserted the `import` line itself, if any.
+/// An `import` that inserted tokens, linked to the import that inserted the `import` line itself, if any.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Imported {
     pub(crate) at: Position,
@@ -72,7 +72,7 @@ impl Token {
         !self.quoted() && &*self.text == "}"
     }
 
-    /// Whether one import inserted both words, or neither was imported.
+    /// Whether one import inserted both tokens, or neither was imported.
     fn together_with(&self, other: &Self) -> bool {
         match (&self.imported, &other.imported) {
             (Some(own), Some(other)) => Arc::ptr_eq(own, other),
