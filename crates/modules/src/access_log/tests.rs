@@ -9,9 +9,9 @@ use super::*;
 use crate::logs::flush_all;
 
 /// A directory that is removed at the end.
-struct Directory(PathBuf);
+struct LogDirectory(PathBuf);
 
-impl Directory {
+impl LogDirectory {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("causeway-access-log-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
@@ -23,7 +23,7 @@ impl Directory {
     }
 }
 
-impl Drop for Directory {
+impl Drop for LogDirectory {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -68,7 +68,7 @@ fn lines(path: impl AsRef<Path>) -> Vec<Value> {
 // Caddy 2.11.9: 499 for a client that left before the response began; 0 for a handler that aborted.
 #[test]
 fn the_status_of_a_request_without_a_response() {
-    let directory = Directory::new("none");
+    let directory = LogDirectory::new("none");
     let file = directory.file("a.log");
     for (handler, want) in [
         (json!({ "handler": "reverse_proxy", "upstreams": [{ "dial": "a.test:1" }] }), 499),
@@ -89,7 +89,7 @@ fn the_status_of_a_request_without_a_response() {
 // Caddy: a request that is rejected before all routes has a record too.
 #[test]
 fn a_record_of_a_rejected_request() {
-    let directory = Directory::new("rejected");
+    let directory = LogDirectory::new("rejected");
     let file = directory.file("a.log");
     let config = json!({ "default": "log0", "logs": { "log0": log(&file, "http.log.access.log0") } });
     let mut kit = kit(config, json!({}));
@@ -106,7 +106,7 @@ fn a_record_of_a_rejected_request() {
 // Caddy: the peer of a Unix socket is `@`, without a port; it is no client's address unless it is a trusted proxy.
 #[test]
 fn a_record_of_a_unix_socket() {
-    let directory = Directory::new("unix");
+    let directory = LogDirectory::new("unix");
     let file = directory.file("a.log");
     let config = json!({ "default": "log0", "logs": { "log0": log(&file, "http.log.access.log0") } });
     let mut kit = kit(config, json!({}));
@@ -122,7 +122,7 @@ fn a_record_of_a_unix_socket() {
 // log_credentials is on.
 #[test]
 fn a_record_has_caddys_shape() {
-    let directory = Directory::new("shape");
+    let directory = LogDirectory::new("shape");
     let file = directory.file("a.log");
     for credentials in [false, true] {
         let config = json!({ "default": "log0", "credentials": credentials, "logs": { "log0": log(&file, "http.log.access.log0") } });
@@ -168,7 +168,7 @@ fn a_record_has_caddys_shape() {
 // or wildcard has loggers is not skipped.
 #[test]
 fn records_go_to_the_logs_that_accept_them() {
-    let directory = Directory::new("which");
+    let directory = LogDirectory::new("which");
     let [one, wild, rest, errors] = ["one", "wild", "rest", "errors"].map(|name| directory.file(name));
     let mut loud = log(&errors, "http.log.access");
     loud["level"] = "ERROR".into();
@@ -218,7 +218,7 @@ fn records_go_to_the_logs_that_accept_them() {
 // Caddy's documentation of `output file`: a full file is renamed and compressed, and old ones are removed.
 #[test]
 fn files_are_rolled() {
-    let directory = Directory::new("roll");
+    let directory = LogDirectory::new("roll");
     let file = directory.file("access.log");
     let mut log = log(&file, "http.log.access");
     log["writer"]["roll_size_mb"] = 1.into();
@@ -260,7 +260,7 @@ fn files_are_rolled() {
 // After a file was moved, as by logrotate, or removed, records are written to a new file of that name.
 #[test]
 fn a_moved_file_is_reopened() {
-    let directory = Directory::new("moved");
+    let directory = LogDirectory::new("moved");
     let file = directory.file("a.log");
     let mut kit = kit(json!({ "logs": { "log": log(&file, "http.log.access") } }), json!({ "body": "x" }));
     kit.send(&Request::get("/before"));
@@ -276,7 +276,7 @@ fn a_moved_file_is_reopened() {
 /// Returns the lines of one request to a server with one log of this format.
 #[track_caller]
 fn formatted(name: &str, encoder: Value, append: &[Value], request: &Request) -> String {
-    let directory = Directory::new(name);
+    let directory = LogDirectory::new(name);
     let file = directory.file("a.log");
     let log =
         json!({ "writer": { "output": "file", "filename": file }, "encoder": encoder, "include": ["http.log.access"] });
@@ -522,7 +522,7 @@ fn transformed_lines() {
 // no log takes it.
 #[test]
 fn names_and_levels_of_a_request() {
-    let directory = Directory::new("names");
+    let directory = LogDirectory::new("names");
     let [one, two] = ["one", "two"].map(|name| directory.file(name));
     let base = directory.file("base");
     let mut logs = json!({ "one": log(&one, "http.log.access.one"), "two": log(&two, "http.log.access.two"), "default": discarded() });
@@ -564,7 +564,7 @@ fn names_and_levels_of_a_request() {
 // Two logs write to one file: with equal options they share it, with others they are refused.
 #[test]
 fn logs_of_one_file() {
-    let directory = Directory::new("shared");
+    let directory = LogDirectory::new("shared");
     let file = directory.file("a.log");
     let mut logs = json!({ "one": log(&file, "http.log.access"), "two": log(&file, "http.log.access") });
     let mut kit = kit(json!({ "logs": logs }), json!({}));
@@ -590,7 +590,7 @@ fn logs_of_one_file() {
 
 #[test]
 fn mistakes() {
-    let directory = Directory::new("mistakes");
+    let directory = LogDirectory::new("mistakes");
     std::fs::create_dir_all(&directory.0).unwrap();
     std::fs::write(directory.file("file"), "").unwrap();
     let below = directory.file("file/a.log");
