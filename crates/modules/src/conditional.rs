@@ -101,8 +101,19 @@ fn weak(a: &[u8], b: &[u8]) -> bool {
 /// Parses a date (RFC 9110 §5.6.7) to seconds since 1970. `None` for an invalid date, which the conditions ignore
 /// (§13.1.3, §13.1.4).
 pub(crate) fn date(value: Option<&[u8]>) -> Option<u64> {
-    let time = httpdate::parse_http_date(std::str::from_utf8(value?).ok()?).ok()?;
+    let text = std::str::from_utf8(value?).ok()?;
+    let time = httpdate::parse_http_date(text).ok().or_else(|| date_of_any_weekday(text))?;
     Some(time.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs())
+}
+
+/// Parses a date whose weekday is that of another date. As in Go, the name of the day must only be one; httpdate compares it with the date.
+#[cold]
+fn date_of_any_weekday(text: &str) -> Option<SystemTime> {
+    const SHORT: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+    const LONG: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+    let (day, rest) = text.split_at(text.find(|letter: char| !letter.is_ascii_alphabetic())?);
+    let names = [SHORT, LONG].into_iter().find(|names| names.contains(&day))?;
+    names.iter().find_map(|name| httpdate::parse_http_date(&format!("{name}{rest}")).ok())
 }
 
 /// Returns the seconds since 1970; 0 for an earlier time.
@@ -113,6 +124,24 @@ pub(crate) fn since_1970(time: SystemTime) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // RFC 9110 §5.6.7: recipients are encouraged to be robust. Go's http.ParseTime accepts the name of any day.
+    #[test]
+    fn dates_with_any_weekday() {
+        for (text, want) in [
+            ("Mon, 01 Jan 1990 00:00:00 GMT", Some(631_152_000)),
+            ("Fri, 01 Jan 1990 00:00:00 GMT", Some(631_152_000)),
+            ("Friday, 01-Jan-90 00:00:00 GMT", Some(631_152_000)),
+            ("Fri Jan  1 00:00:00 1990", Some(631_152_000)),
+            ("Fry, 01 Jan 1990 00:00:00 GMT", None),
+            ("Friday, 01 Jan 1990 00:00:00 GMT", None),
+            ("01 Jan 1990 00:00:00 GMT", None),
+            ("Fri", None),
+            ("", None),
+        ] {
+            assert_eq!(date(Some(text.as_bytes())), want, "{text}");
+        }
+    }
 
     // RFC 9110 §8.8.3: a tag may contain commas and backslashes; §5.6.1.2: empty elements are skipped.
     #[test]
