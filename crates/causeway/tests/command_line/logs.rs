@@ -142,6 +142,46 @@ fn times_of_the_proxy() {
     assert_eq!([&answered["retries"], &failed["retries"]], [0, 0]);
 }
 
+// Caddy: `resp_headers` has a response's trailers, which for gRPC are its result: after the prefix `Trailer:`, or under their names if the
+// head announced them.
+#[test]
+fn trailers_of_the_upstream() {
+    let upstream = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let to = upstream.local_addr().unwrap().port();
+    let caddyfile = format!(
+        "{{\n\tadmin off\n}}\nhttp://:0 {{\n\tbind 127.0.0.1\n\tlog {{\n\t\toutput file a.log\n\t}}\n\treverse_proxy 127.0.0.1:{to}\n}}\n"
+    );
+    let directory = Directory::with(&[("Caddyfile", &*caddyfile)]);
+    let server = directory.start(&["run"]);
+    let answering = std::thread::spawn(move || {
+        for announcement in ["", "Trailer: grpc-status, x-other\r\n", ""] {
+            let (mut stream, _) = upstream.accept().unwrap();
+            let mut head = [0; 4096];
+            let read = stream.read(&mut head).unwrap();
+            assert!(head[..read].ends_with(b"\r\n\r\n"));
+            let head =
+                format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n{announcement}\r\n");
+            stream.write_all(head.as_bytes()).unwrap();
+            let trailers = "grpc-status: 9\r\nx-other: 1\r\nx-other: 2\r\n";
+            stream.write_all(format!("2\r\nab\r\n0\r\n{trailers}\r\n").as_bytes()).unwrap();
+        }
+    });
+    for _ in 0..3 {
+        assert_eq!(get(server.port(), "/").body, "ab");
+    }
+    answering.join().unwrap();
+    server.signal(Signal::TERM);
+    assert!(server.status().success());
+    let records = records(&directory.path("a.log"));
+    let headers: Vec<_> = records.iter().map(|record| &record["resp_headers"]).collect();
+    for unannounced in [headers[0], headers[2]] {
+        assert_eq!(unannounced["Trailer:Grpc-Status"], json!(["9"]), "{unannounced}");
+        assert_eq!(unannounced["Trailer:X-Other"], json!(["1", "2"]), "{unannounced}");
+    }
+    assert_eq!([&headers[1]["Grpc-Status"], &headers[1]["X-Other"]], [&json!(["9"]), &json!(["1", "2"])]);
+    assert!(headers[1].get("Trailer:X-Other").is_none(), "{}", headers[1]);
+}
+
 // Caddy, server option `trace`: each handler that a request enters is a message of level debug with the name of the module.
 #[test]
 fn handlers_are_traced() {

@@ -51,7 +51,7 @@ impl EachField for Record<'_> {
         sink.value(key!("duration"), LogValue::Duration(outcome.took));
         sink.value(key!("size"), LogValue::Unsigned(outcome.sent));
         sink.value(key!("status"), LogValue::Unsigned(self.status().into()));
-        sink.object(key!("resp_headers"), &Headers { fields: cx.response().fields(), left_out: &[], table });
+        sink.object(key!("resp_headers"), &ResponseFields { cx, table });
         if let Some(uuid) = cx.known_uuid() {
             sink.value(key!("uuid"), LogValue::Plain(&uuid));
         }
@@ -78,6 +78,34 @@ impl EachField for Record<'_> {
                 };
                 sink.value((&**key).into(), value);
             }
+        }
+    }
+}
+
+/// The object `resp_headers`. As in Caddy it has the trailers too: under their names if the head's `Trailer` announced them, otherwise after
+/// the prefix `Trailer:`.
+struct ResponseFields<'r> {
+    cx: &'r Context,
+    table: &'r HeaderTable,
+}
+
+impl EachField for ResponseFields<'_> {
+    fn each<S: FieldSink + ?Sized>(&self, sink: &mut S) {
+        let fields = self.cx.response().fields();
+        Headers { fields, left_out: &[], table: self.table }.each(sink);
+        let Some(trailers) = self.cx.sent_trailers() else { return };
+        let headers = Headers { fields: trailers, left_out: &[], table: self.table };
+        if fields.contains(names::TRAILER) {
+            return headers.each(sink);
+        }
+        for (index, (field, _)) in trailers.iter().enumerate() {
+            if headers.has_before(index, field) {
+                continue;
+            }
+            let values = |take: &mut dyn FnMut(&[u8])| trailers.get_all(field).for_each(&mut *take);
+            canonical(field.as_str(), |name| {
+                sink.value((&*format!("Trailer:{name}")).into(), LogValue::Texts(&values))
+            });
         }
     }
 }

@@ -11,6 +11,8 @@ use crate::upstream::{Call, HeldResponseHandler};
 
 pub(super) struct ResponseState {
     pub(super) head: ResponseHead,
+    /// The trailers that were sent, for the access record.
+    trailers: Option<Box<FieldMap>>,
     /// Interim responses that the engine has not taken yet.
     interim: Vec<(StatusCode, FieldMap)>,
     /// An upstream's response that response routes handle.
@@ -19,13 +21,14 @@ pub(super) struct ResponseState {
 
 impl ResponseState {
     pub(super) fn new() -> Self {
-        Self { head: ResponseHead::new(StatusCode::OK), interim: Vec::new(), held: None }
+        Self { head: ResponseHead::new(StatusCode::OK), trailers: None, interim: Vec::new(), held: None }
     }
 
     pub(super) fn reset(&mut self) {
-        let Self { head, interim, held } = self;
+        let Self { head, trailers, interim, held } = self;
         head.clear();
         head.shrink_to(KEPT_BYTES_MAX);
+        *trailers = None;
         interim.clear();
         *held = None;
     }
@@ -42,6 +45,16 @@ impl Context {
     #[inline]
     pub fn response_mut(&mut self) -> &mut ResponseHead {
         &mut self.0.response.head
+    }
+
+    /// Returns the trailers that were sent after the content.
+    pub fn sent_trailers(&self) -> Option<&FieldMap> {
+        self.0.response.trailers.as_deref()
+    }
+
+    /// Keeps the trailers that were sent until the end of the exchange, for its record.
+    pub fn set_sent_trailers(&mut self, trailers: Option<Box<FieldMap>>) {
+        self.0.response.trailers = trailers;
     }
 
     /// Returns whether a handler that is going to process the response reads its content, if it has this Content-Type
