@@ -11,7 +11,7 @@ mod names;
 mod shape;
 pub mod trust_pool;
 
-use std::any::TypeId;
+use std::any::{Any, TypeId};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -216,6 +216,8 @@ pub struct Build<'r> {
     own_files: Vec<PathBuf>,
     /// Warnings about accepted settings, each once.
     warnings: Vec<String>,
+    /// Values that modules share, by their type.
+    shared: HashMap<TypeId, Box<dyn Any>>,
 }
 
 impl<'r> Build<'r> {
@@ -239,6 +241,7 @@ impl<'r> Build<'r> {
             trust_reader: None,
             own_files: Vec::new(),
             warnings: Vec::new(),
+            shared: HashMap::new(),
         }
     }
 
@@ -455,6 +458,12 @@ impl<'r> Build<'r> {
     /// list that equals `first` until the server has fetched one.
     pub fn fetched_ranges(&self, urls: &[String], first: impl FnOnce() -> Vec<IpNet>) -> Arc<FetchedRanges> {
         self.registry.fetched.get(urls, first)
+    }
+
+    /// Returns a value that the modules of the plan share while it is built; the type's default at first.
+    pub fn shared<T: Default + 'static>(&mut self) -> &mut T {
+        let value = self.shared.entry(TypeId::of::<T>()).or_insert_with(|| Box::new(T::default()));
+        value.downcast_mut().expect("its type is the key")
     }
 
     /// Records that the current template needs the request body as a text.

@@ -1,7 +1,8 @@
 //! The handler's JSON: the members of the plugin `cache-handler` that apply here, and `memory`.
 
+use std::collections::HashMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::CacheRules;
-use super::disk::{DiskHandle, DiskSettings};
+use super::disk::{DiskBounds, DiskHandle};
 use super::key::{KeyConfig, KeyRules};
 use super::status;
 use super::store::Store;
@@ -119,27 +120,51 @@ fn open(
         let expected = "keys with the host and without a template: other keys are not distinct in another process";
         return Err(build.refuse(&written.path, expected));
     }
+    let DirectoryBounds { size, directory_size } = written.configuration;
+    let bounds = DiskBounds {
+        bytes: if directory_size == 0 { DIRECTORY_BYTES_MAX } else { directory_size },
+        files: if size == 0 { usize::MAX } else { size },
+    };
+    let directory = Path::new(&written.path);
     if build.is_check() {
-        let is_other = match std::fs::metadata(&written.path) {
+        let is_other = match std::fs::metadata(directory) {
             Ok(found) => !found.is_dir(),
             Err(error) => error.kind() == io::ErrorKind::NotADirectory,
         };
         return match is_other {
             true => build.at("path", |build| Err(build.refuse(&written.path, "a directory"))),
-            false => Ok(None),
+            false => agree(directory, bounds, build).map(|()| None),
         };
     }
-    let DirectoryBounds { size, directory_size } = written.configuration;
-    let settings = DiskSettings {
-        directory: PathBuf::from(&written.path),
-        bytes_max: if directory_size == 0 { DIRECTORY_BYTES_MAX } else { directory_size },
-        files_max: if size == 0 { usize::MAX } else { size },
-    };
-    DiskHandle::open(&settings).map(Some).or_else(|error| {
+    let disk = DiskHandle::open(directory).or_else(|error| {
         build.at("path", |build| {
             Err(build.refuse(&written.path, format!("a directory that can be written to: {error}")))
         })
-    })
+    })?;
+    agree(directory, bounds, build)?;
+    // Each worker sets the bounds when it gets the plan: one that is refused must not change those of the running server.
+    let of_plan = Arc::clone(&disk);
+    build.state(move |_| of_plan.set_bounds(bounds));
+    Ok(Some(disk))
+}
+
+/// The bounds of each directory of a plan.
+type DirectoriesOfPlan = HashMap<PathBuf, DiskBounds>;
+
+/// Refuses a directory for which another handler of the plan has other bounds.
+fn agree(directory: &Path, bounds: DiskBounds, build: &mut Build<'_>) -> Result<(), BuildError> {
+    // When a plan is only checked, the directory may not exist yet.
+    let directory = std::fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
+    let other = *build.shared::<DirectoriesOfPlan>().entry(directory.clone()).or_insert(bounds);
+    if other == bounds {
+        return Ok(());
+    }
+    let shown = |bounds: DiskBounds| match bounds.files {
+        usize::MAX => format!("'directory_size' {}", bounds.bytes),
+        files => format!("'size' {files}, 'directory_size' {}", bounds.bytes),
+    };
+    let expected = format!("{}, as another handler has for the directory '{}'", shown(other), directory.display());
+    build.at("configuration", |build| Err(build.refuse(shown(bounds), expected)))
 }
 
 /// Reads the handler's members, and those of the app for members that it does not have.

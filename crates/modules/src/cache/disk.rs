@@ -48,7 +48,7 @@ impl FileId {
     }
 }
 
-/// A directory in use. Its drop ends the directory's thread once that has done its work.
+/// A use of a directory. The drop of the last one ends the directory's thread once that has done its work.
 #[derive(Debug)]
 pub(super) struct DiskHandle(Arc<Disk>);
 
@@ -62,7 +62,7 @@ impl std::ops::Deref for DiskHandle {
 
 impl Drop for DiskHandle {
     fn drop(&mut self) {
-        self.0.state().is_over = true;
+        self.0.state().uses -= 1;
         self.0.changed.notify_one();
     }
 }
@@ -73,8 +73,6 @@ pub(super) struct Disk {
     directory: PathBuf,
     /// The file that is being written.
     temporary: PathBuf,
-    bytes_max: u64,
-    files_max: usize,
     state: Mutex<DiskState>,
     /// There is work for the thread, or the directory is no longer used.
     changed: Condvar,
@@ -90,7 +88,11 @@ struct DiskState {
     removals: Vec<FileId>,
     /// The response whose file the thread is writing; `None` also after the write was given up.
     in_progress: Option<Arc<PendingWrite>>,
-    is_over: bool,
+    bounds: DiskBounds,
+    /// How many [`DiskHandle`]s there are.
+    uses: usize,
+    /// The thread has ended, because the directory was no longer used.
+    has_ended: bool,
     /// The thread is doing work that it took from here.
     is_busy: bool,
 }
@@ -177,10 +179,9 @@ impl Index {
         true
     }
 
-    /// Removes files until the bounds hold, and returns them.
-    fn shrink(&mut self, bytes_max: u64, files_max: usize) -> Vec<FileId> {
-        let mut removed = Vec::new();
-        while self.bytes > bytes_max || self.files > files_max {
+    /// Removes files until the bounds hold, and adds them to `removed`.
+    fn shrink(&mut self, bounds: DiskBounds, removed: &mut Vec<FileId>) {
+        while self.bytes > bounds.bytes || self.files > bounds.files {
             let Some(id) = self.order.pop_front() else { break };
             let files = self.keys.get_mut(&id.key);
             match files.and_then(|files| files.iter_mut().find(|file| file.vary == id.vary)) {
@@ -195,28 +196,34 @@ impl Index {
                 None => {}
             }
         }
-        removed
     }
 }
 
-/// The directories in use.
-static DISKS: LazyLock<Mutex<HashMap<PathBuf, Weak<DiskHandle>>>> = LazyLock::new(Mutex::default);
+/// The directories whose threads have not ended. A directory has one thread, whose index then has all files that this process
+/// writes there: a file of another thread would escape removal.
+static DISKS: LazyLock<Mutex<HashMap<PathBuf, Weak<Disk>>>> = LazyLock::new(Mutex::default);
 
-/// The settings of a directory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct DiskSettings {
-    pub(super) directory: PathBuf,
-    pub(super) bytes_max: u64,
-    pub(super) files_max: usize,
+/// The bounds of a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct DiskBounds {
+    pub(super) bytes: u64,
+    pub(super) files: usize,
+}
+
+impl Default for DiskBounds {
+    /// None: the plan that opens a directory may never be served, and must then remove no files.
+    fn default() -> Self {
+        Self { bytes: u64::MAX, files: usize::MAX }
+    }
 }
 
 impl DiskHandle {
-    /// Opens a directory, which is created if it does not exist, and starts its thread.
+    /// Opens a directory, which is created if it does not exist, and starts its thread unless it has one. Without bounds, until
+    /// [`Disk::set_bounds`].
     ///
     /// # Errors
     /// The directory cannot be created or written to.
-    pub(super) fn open(settings: &DiskSettings) -> io::Result<Arc<Self>> {
-        let DiskSettings { directory, bytes_max, files_max } = settings;
+    pub(super) fn open(directory: &Path) -> io::Result<Arc<Self>> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let directory = fs::canonicalize(directory)?;
         // Before the first response: a directory that cannot be written to is the operator's mistake.
@@ -224,39 +231,53 @@ impl DiskHandle {
         drop(create(&temporary)?);
         fs::remove_file(&temporary)?;
         let mut disks = DISKS.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(disk) = disks.get(&directory).and_then(Weak::upgrade)
-            && (disk.bytes_max, disk.files_max) == (*bytes_max, *files_max)
-        {
-            return Ok(disk);
+        if let Some(handle) = disks.get(&directory).and_then(Self::of) {
+            return Ok(Arc::new(handle));
         }
         disks.retain(|_, disk| disk.strong_count() > 0);
+        // The thread begins with a look at the directory.
+        let state = DiskState { is_busy: true, uses: 1, ..DiskState::default() };
         let disk = Arc::new(Disk {
             directory: directory.clone(),
             temporary,
-            bytes_max: *bytes_max,
-            files_max: *files_max,
-            // The thread begins with a look at the directory.
-            state: Mutex::new(DiskState { is_busy: true, ..DiskState::default() }),
+            state: Mutex::new(state),
             changed: Condvar::new(),
             log: LogLimit::new(),
         });
         let of_thread = Arc::clone(&disk);
         std::thread::Builder::new().name("cache files".to_owned()).spawn(move || run(&of_thread))?;
-        let handle = Arc::new(Self(disk));
-        disks.insert(directory, Arc::downgrade(&handle));
-        Ok(handle)
+        disks.insert(directory, Arc::downgrade(&disk));
+        Ok(Arc::new(Self(disk)))
+    }
+
+    /// Returns a further handle of a directory; `None` if its thread has ended.
+    fn of(disk: &Weak<Disk>) -> Option<Self> {
+        let disk = disk.upgrade()?;
+        let mut state = disk.state();
+        if state.has_ended {
+            return None;
+        }
+        state.uses += 1;
+        drop(state);
+        Some(Self(disk))
     }
 
     /// Returns the directories in use.
     pub(super) fn all() -> Vec<Arc<Self>> {
         let disks = DISKS.lock().unwrap_or_else(PoisonError::into_inner);
-        disks.values().filter_map(Weak::upgrade).collect()
+        disks.values().filter_map(Self::of).map(Arc::new).collect()
     }
 }
 
 impl Disk {
     fn state(&self) -> MutexGuard<'_, DiskState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the bounds. The directory's thread removes the files above them.
+    pub(super) fn set_bounds(&self, bounds: DiskBounds) {
+        self.state().bounds = bounds;
+        self.changed.notify_one();
     }
 
     /// Queues a response for its file, and removes the files of those that it has replaced in memory: they must not come
@@ -381,13 +402,13 @@ impl Disk {
         }
     }
 
-    /// Writes a file, and removes others if the directory is full. One that is larger than the directory replaces its
+    /// Writes a file. One that is larger than the directory replaces its
     /// predecessor too, by none.
     fn write_file(&self, write: &PendingWrite) -> io::Result<()> {
         let PendingWrite { id, key, stored, now, wall } = write;
         let head = file::write(key, stored, *now, *wall);
         let bytes = (head.len() + stored.body.len()) as u64 + FILE_BYTES;
-        if bytes > self.bytes_max {
+        if bytes > self.state().bounds.bytes {
             self.drop_files([*id]);
             return Ok(());
         }
@@ -410,8 +431,6 @@ impl Disk {
         state.removals.retain(|removed| removed != id);
         let oldest = state.index.insert(*id, bytes);
         state.removals.extend(oldest);
-        let removed = state.index.shrink(self.bytes_max, self.files_max);
-        state.removals.extend(removed);
         Ok(())
     }
 
@@ -433,15 +452,9 @@ impl Disk {
         found.sort_unstable_by_key(|(modified, ..)| *modified);
         let mut state = self.state();
         for (_, id, bytes) in found {
-            let is_newer =
-                state.index.keys.get(&id.key).is_some_and(|files| files.iter().any(|file| file.vary == id.vary));
-            if !is_newer {
-                let oldest = state.index.insert(id, bytes);
-                state.removals.extend(oldest);
-            }
+            let oldest = state.index.insert(id, bytes);
+            state.removals.extend(oldest);
         }
-        let removed = state.index.shrink(self.bytes_max, self.files_max);
-        state.removals.extend(removed);
         Ok(())
     }
 
@@ -450,6 +463,8 @@ impl Disk {
         let mut state = self.state();
         state.is_busy = false;
         loop {
+            let DiskState { index, removals, bounds, .. } = &mut *state;
+            index.shrink(*bounds, removals);
             if !state.removals.is_empty() {
                 state.is_busy = true;
                 return Some(DiskWork::Remove(std::mem::take(&mut state.removals)));
@@ -459,7 +474,8 @@ impl Disk {
                 state.is_busy = true;
                 return Some(DiskWork::Write(write));
             }
-            if state.is_over {
+            if state.uses == 0 {
+                state.has_ended = true;
                 return None;
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -516,8 +532,7 @@ const WRITING: &str = "writing-";
 /// A file that is being written and did not change for so long was left by a process that was killed.
 const WRITING_TIME_MAX: Duration = Duration::from_secs(3600);
 
-/// Returns a name for the file that is being written. Another process may use the directory too, and during a reload a
-/// second thread of this one.
+/// Returns a name for the file that is being written. Another process may use the directory too.
 fn temporary(directory: &Path) -> PathBuf {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     directory.join(format!("{WRITING}{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed)))

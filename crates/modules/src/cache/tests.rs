@@ -1145,6 +1145,14 @@ impl CacheDirectory {
         bench(json!({ "simplefs": { "path": self.0.to_str(), "configuration": bounds } }))
     }
 
+    /// Drops a cache with this directory, and waits for the end of the directory's thread, as of the process.
+    fn end(&self, bench: Bench) {
+        drop(bench);
+        while !self.disks().is_empty() {
+            std::thread::yield_now();
+        }
+    }
+
     fn disks(&self) -> Vec<Arc<DiskHandle>> {
         let directory = self.0.canonicalize().unwrap();
         DiskHandle::all().into_iter().filter(|disk| disk.is_of(&directory)).collect()
@@ -1179,7 +1187,7 @@ fn files_of_responses() {
     bench.get("Accept-Language: de");
     bench.get("Accept-Language: en");
     assert_eq!((bench.seen().len(), directory.files().len()), (2, 2));
-    drop(bench);
+    directory.end(bench);
     let mut bench = directory.bench(json!({}));
     directory.wait_until_idle();
     bench.replies([reply("Cache-Control: no-store", "other")]);
@@ -1205,7 +1213,7 @@ fn a_file_is_read_once() {
     bench.replies([reply("Cache-Control: max-age=60", "content")]);
     bench.get("");
     directory.wait_until_idle();
-    drop(bench);
+    directory.end(bench);
     let mut bench = directory.bench(json!({}));
     directory.wait_until_idle();
     bench.kit.worker().queue_jobs(8);
@@ -1226,7 +1234,7 @@ fn files_that_cannot_be_used() {
         bench.replies([reply("Cache-Control: max-age=60", "content")]);
         bench.get("");
         let [file] = &directory.files()[..] else { panic!("one file") };
-        drop(bench);
+        directory.end(bench);
         let mut bench = directory.bench(json!({}));
         directory.wait_until_idle();
         match damage {
@@ -1252,8 +1260,47 @@ fn a_directory_has_bounds() {
             directory.wait_until_idle();
         }
         assert_eq!(directory.files().len(), 3);
-        drop(bench);
+        directory.end(bench);
     }
+}
+
+// docs/internals/reload.md: a plan that is refused changes nothing. The running server's files stay within reach of removals,
+// and so does the file of a response that an earlier plan has fetched.
+#[test]
+fn a_directory_has_one_index() {
+    let directory = CacheDirectory::new("index");
+    let mut bench = directory.bench(json!({ "size": 3 }));
+    bench.replies([reply("Cache-Control: max-age=60", "x")]);
+    bench.send(&request("/1", ""));
+    let written = json!({ "simplefs": { "path": directory.0.to_str(), "configuration": { "size": 1 } } });
+    let registry = Registry::default();
+    drop(config::read(&written, &mut Build::new(&registry)).expect("it is valid"));
+    ["/2", "/3"].iter().for_each(|path| _ = bench.send(&request(path, "")));
+    assert_eq!((directory.files().len(), directory.disks().len()), (3, 1));
+    let later = directory.bench(json!({ "size": 2 }));
+    bench.send(&request("/4", ""));
+    assert_eq!((directory.files().len(), directory.disks().len()), (2, 1));
+    assert_eq!((later.purge(Some(&directory), &Purge::All).files, directory.files().len()), (2, 0));
+    drop(later);
+    bench.send(&request("/5", ""));
+    assert_eq!((bench.purge(Some(&directory), &Purge::All).files, directory.files().len()), (1, 0));
+}
+
+// Two handlers of one plan with a directory need the same bounds: one of them would be without effect.
+#[test]
+fn handlers_agree_on_the_bounds_of_a_directory() {
+    let directory = CacheDirectory::new("agree");
+    let script = Arc::new(Script::default());
+    let build = |one: Value, other: Value| {
+        let cache = |bounds: Value| json!({ "handler": "cache", "simplefs": { "path": directory.0.to_str(), "configuration": bounds } });
+        let routes = json!([{ "handle": [cache(one)] }, { "handle": [cache(other)] }]);
+        Kit::build(&registry(&script), &routes, &json!([])).err().map(|error| error.to_string())
+    };
+    assert_eq!(build(json!({ "directory_size": 1 << 30 }), json!({})), None, "the default");
+    let error =
+        build(json!({ "directory_size": 9000 }), json!({ "size": 7, "directory_size": 8000 })).expect("it is refused");
+    assert!(error.contains("simplefs.configuration: found ''size' 7, 'directory_size' 8000'"), "{error}");
+    assert!(error.contains("expected 'directory_size' 9000, as another handler has for the directory"), "{error}");
 }
 
 // RFC 9111 §4: a response that another one has replaced is never used again, also if the other one has another file, or
@@ -1317,7 +1364,7 @@ fn purging_files() {
     bench.send(&request("/a", ""));
     bench.send(&request("/b", ""));
     directory.wait_until_idle();
-    drop(bench);
+    directory.end(bench);
     let bench = directory.bench(json!({}));
     directory.wait_until_idle();
     let purged = bench.purge(Some(&directory), &Purge::Tag("purged-tag".to_owned()));
