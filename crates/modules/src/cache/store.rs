@@ -152,7 +152,7 @@ impl Store {
     }
 
     /// Stores a response in place of those for the same request, and returns these; `None` if responses of the key
-    /// may have been removed since `epoch`, or if it is too large.
+    /// may have been removed since `epoch`, if one of those is newer, or if it is too large.
     pub(super) fn put(
         &self,
         key: CacheKey<'_>,
@@ -161,7 +161,14 @@ impl Store {
         epoch: u64,
     ) -> Option<Vec<Arc<StoredResponse>>> {
         let mut scratch = Vec::new();
-        self.insert(key, stored, epoch, |old, _| match old.vary.matches(request, &mut scratch) {
+        self.insert(key, stored, epoch, |old, new| match old.vary.matches(request, &mut scratch) {
+            // Only one that was received meanwhile is newer: of two fetches in succession the second one counts, though
+            // times of generation are known to the second only.
+            true if old.freshness.received > new.freshness.received
+                && old.freshness.cmp_generated(&new.freshness).is_gt() =>
+            {
+                Replacement::Newer
+            }
             true => Replacement::Replaced,
             false => Replacement::Other,
         })
@@ -201,19 +208,16 @@ impl Store {
             let slot = shard.slot_or_insert(key, slot_bytes, &self.bytes);
             slot.coalescing_paused_until = None;
             let variants = &mut slot.variants;
-            let mut has_newer = false;
+            if variants.iter().any(|old| compare(old, &stored) == Replacement::Newer) {
+                return None;
+            }
             variants.retain(|old| {
-                let replacement = compare(old, &stored);
-                has_newer |= replacement == Replacement::Newer;
-                let is_replaced = replacement == Replacement::Replaced;
+                let is_replaced = compare(old, &stored) == Replacement::Replaced;
                 if is_replaced {
                     replaced.push(Arc::clone(old));
                 }
                 !is_replaced
             });
-            if has_newer {
-                return None;
-            }
             if variants.len() == VARIANTS_MAX {
                 variants.remove(0);
             }
