@@ -58,7 +58,7 @@ use directives::{RequestDirectives, ResponseDirectives};
 use key::KeyRules;
 use recording::{Recording, RecordingBody};
 use status::{Forwarded, Handled, ResponseUse};
-use store::{CONTENT_WAIT_MAX, CacheKey, FetchGuard, FetchRole, Found};
+use store::{CONTENT_WAIT_MAX, CacheKey, FAILURE_PAUSE, FetchGuard, FetchRole, Found, UNSTORABLE_PAUSE};
 pub use store::{Lookup, Usage};
 use stored::{
     FIELDS_MAX, Freshness, Privacy, StoredFields, StoredResponse, StoringRules, age_value, assess, initial_age,
@@ -513,6 +513,7 @@ impl CacheRules {
                 return response;
             }
             if is_outage(status) && self.may_replace_error(&stale, now) {
+                self.pause_coalescing(&fetch, now + FAILURE_PAUSE);
                 cx.response_mut().copy_from(&fetch.base);
                 let handled = Handled::Forwarded { why, status: Some(status), then: ResponseUse::StaleIfError };
                 return self.serve(cx, &stale, Some(&fetch.request), handled);
@@ -590,10 +591,8 @@ impl CacheRules {
         let assessed = assess(fields, status, fetch.privacy, &self.storing, times, age).filter(|_| can_be_stored);
         let Some((freshness, directives)) = assessed else {
             let anyone = Privacy::default();
-            if fetch.guard.is_some()
-                && (!can_be_stored || assess(fields, status, anyone, &self.storing, times, age).is_none())
-            {
-                self.tiers.store.pause_coalescing(self.tiers.store.key(&fetch.key), now);
+            if !can_be_stored || assess(fields, status, anyone, &self.storing, times, age).is_none() {
+                self.pause_coalescing(&fetch, now + UNSTORABLE_PAUSE);
             }
             return None;
         };
@@ -612,6 +611,13 @@ impl CacheRules {
             body_bytes_max: self.storing.body_bytes_max,
             guard: fetch.guard,
         })
+    }
+
+    /// Records that a fetch for which other requests may wait has stored no response.
+    fn pause_coalescing(&self, fetch: &Fetch, until: Instant) {
+        if fetch.guard.is_some() {
+            self.tiers.store.pause_coalescing(self.tiers.store.key(&fetch.key), until);
+        }
     }
 
     /// Drops the stored responses that a successful request with an unsafe method may have changed (RFC 9111 §4.4).
@@ -712,6 +718,8 @@ impl Handler for Cache {
         let Self(rules) = self;
         let Some(fetch) = cx.take_local(rules.fetch) else { return Step::Fail(fault) };
         let now = cx.worker().now();
+        let pause = if is_outage(fault.status) { FAILURE_PAUSE } else { UNSTORABLE_PAUSE };
+        rules.pause_coalescing(&fetch, now + pause);
         match fetch.stale {
             Some(stale) if is_outage(fault.status) && rules.may_replace_error(&stale, now) => {
                 cx.response_mut().copy_from(&fetch.base);

@@ -3,11 +3,12 @@
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context as PollContext, Poll, ready};
+use std::time::Duration;
 
 use causeway_message::{Chunk, FieldMap};
 use causeway_pipeline::{Body, BodyError, BodyReader, BodyStream, Frame, Worker};
 
-use super::store::{FetchGuard, ReceivingMemory};
+use super::store::{FAILURE_PAUSE, FetchGuard, ReceivingMemory, UNSTORABLE_PAUSE};
 use super::stored::StoredResponse;
 use super::tiers::Tiers;
 
@@ -68,10 +69,21 @@ impl RecordingBody {
         let Some(copy) = &mut self.copy else { return };
         let bytes = copy.bytes.len() + chunk.len();
         if !copy.receiving.grow(chunk.len()) || bytes as u64 > copy.recording.body_bytes_max {
-            self.copy = None;
+            self.give_up(UNSTORABLE_PAUSE);
             return;
         }
         copy.bytes.extend_from_slice(chunk.as_slice());
+    }
+
+    /// Ends the recording of a response that proves not storable. Otherwise its requests would wait for each other, in a row and
+    /// in vain.
+    fn give_up(&mut self, pause: Duration) {
+        if let Some(ContentCopy { recording, .. }) = self.copy.take()
+            && recording.guard.is_some()
+        {
+            let store = &recording.tiers.store;
+            store.pause_coalescing(store.key(&recording.key), self.worker.now() + pause);
+        }
     }
 
     fn finish(&mut self) {
@@ -97,7 +109,8 @@ impl BodyStream for RecordingBody {
             }
             None if self.left.is_none_or(|left| left == 0) => self.finish(),
             // A response with trailers would lose them.
-            Some(Ok(Frame::Trailers(_)) | Err(_)) | None => self.copy = None,
+            Some(Ok(Frame::Trailers(_))) => self.give_up(UNSTORABLE_PAUSE),
+            Some(Err(_)) | None => self.give_up(FAILURE_PAUSE),
         }
         Poll::Ready(frame)
     }

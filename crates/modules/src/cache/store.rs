@@ -30,7 +30,9 @@ const SLOT_BYTES: usize = 160;
 /// Responses that a key may have, by the request fields that Vary names; a further one replaces the oldest.
 pub(super) const VARIANTS_MAX: usize = 64;
 /// How long the requests of a key do not wait for each other after a response that was not storable.
-const COALESCING_PAUSE: Duration = Duration::from_secs(10);
+pub(super) const UNSTORABLE_PAUSE: Duration = Duration::from_secs(10);
+/// As above, after a fetch that failed: the next one may succeed.
+pub(super) const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 /// Responses that are being received may have `bytes_max / RECEIVING_DIVISOR` bytes, beside the stored ones.
 const RECEIVING_DIVISOR: usize = 4;
 
@@ -231,12 +233,11 @@ impl Store {
         Some(replaced)
     }
 
-    /// Records that the response to this key was not storable, so that its requests do not wait for each other.
-    pub(super) fn pause_coalescing(&self, key: CacheKey<'_>, now: Instant) {
+    /// Records that a fetch of this key has stored no response, so that its requests do not wait for each other until then.
+    pub(super) fn pause_coalescing(&self, key: CacheKey<'_>, until: Instant) {
         {
             let mut shard = self.shard(key.hash);
-            shard.slot_or_insert(key, SLOT_BYTES + key.text.len(), &self.bytes).coalescing_paused_until =
-                Some(now + COALESCING_PAUSE);
+            shard.slot_or_insert(key, SLOT_BYTES + key.text.len(), &self.bytes).coalescing_paused_until = Some(until);
         }
         self.shrink(key);
     }

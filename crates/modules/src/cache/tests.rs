@@ -944,6 +944,8 @@ fn a_refresh_that_fails() {
     for _ in 0..2 {
         assert_eq!(bench.get("").text(), "old");
         bench.kit.worker().drive_spawned();
+        // As after each fetch that failed, none begins at once.
+        bench.pass(1);
     }
     assert_eq!(bench.seen().len(), 3);
 }
@@ -994,6 +996,55 @@ fn waiting_requests_fetch_unstorable_responses() {
     let _one = apart.kit.verdict(&Request::get("/"));
     let _two = apart.kit.verdict(&Request::get("/"));
     assert_eq!(apart.seen().len(), 2);
+}
+
+// docs/cache.md: "If it proves not storable, the others go on, and for 10 s the requests for this URI do not wait", also if
+// that shows only after the head; after a response that failed, for 1 s.
+#[test]
+fn responses_that_prove_unstorable() {
+    let fresh = || reply("Cache-Control: max-age=60", "");
+    let long = || fresh().pieces(&["content", &"x".repeat(2000)], None);
+    let outage = || Reply { status: 503, ..reply("", "") };
+    for (reply, seconds) in [
+        (long(), 10),
+        (fresh().pieces(&["con"], Some(BodyError::PeerGone)), 1),
+        (Reply::default(), 1),
+        (outage().pieces(&["x"], None), 10),
+    ] {
+        let mut bench = bench(json!({ "max_cacheable_body_bytes": 1000 }));
+        bench.replies([reply, long()]);
+        if let Verdict::Respond(first) = bench.kit.verdict(&Request::get("/")) {
+            bench.read(first.body);
+        }
+        let two = bench.kit.verdict(&Request::get("/"));
+        let begun = bench.kit.worker().now();
+        let three = bench.kit.verdict(&Request::get("/"));
+        assert_eq!((bench.seen().len(), bench.kit.worker().now()), (3, begun), "the third does not wait: {seconds}");
+        drop((two, three));
+        bench.pass(seconds);
+        let _four = bench.kit.verdict(&Request::get("/"));
+        assert!(bench.kit.send_pending(&Request::get("/")).is_err(), "it waits again: {seconds}");
+    }
+}
+
+// RFC 5861 §4: also if a stale response takes the place of the error.
+#[test]
+fn outages_do_not_serialize_requests() {
+    for outage in [Reply::default(), Reply { status: 503, ..reply("", "") }] {
+        let mut bench = bench(json!({}));
+        bench.replies([
+            reply("Cache-Control: max-age=1, stale-if-error=60", "old"),
+            outage,
+            reply("Cache-Control: max-age=60", "").pieces(&["x"], None),
+        ]);
+        bench.get("");
+        bench.pass(2);
+        assert_eq!(bench.get("").text(), "old");
+        let _two = bench.kit.verdict(&Request::get("/"));
+        let begun = bench.kit.worker().now();
+        let _three = bench.kit.verdict(&Request::get("/"));
+        assert_eq!((bench.seen().len(), bench.kit.worker().now()), (4, begun));
+    }
 }
 
 // Errors that fields outside of the key cause are not stored: one client could replace the page of all others by them.

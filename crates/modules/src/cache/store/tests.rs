@@ -185,10 +185,10 @@ fn one_fetches_and_others_wait() {
     drop(guard);
     assert!(poll(&mut waiting, &mut poll_cx));
     // The response was not storable: for a time all fetch for themselves.
-    store.pause_coalescing(key, now);
+    store.pause_coalescing(key, now + UNSTORABLE_PAUSE);
     assert!(matches!(store.join_fetch(key, now), FetchRole::Independent));
     assert!(matches!(store.find(key, &FieldMap::new(), &mut Vec::new()), Found::Nothing));
-    assert!(matches!(store.join_fetch(key, now + COALESCING_PAUSE), FetchRole::Leader(_)));
+    assert!(matches!(store.join_fetch(key, now + UNSTORABLE_PAUSE), FetchRole::Leader(_)));
 }
 
 // A response without an end: after one request has waited in vain, others do not wait for this fetch.
@@ -200,7 +200,7 @@ fn a_slow_fetch_delays_no_further_request() {
     let FetchRole::Leader(guard) = store.join_fetch(key, now) else { panic!("the first one fetches") };
     assert!(matches!(store.join_fetch(key, now), FetchRole::Follower(_)));
     store.mark_slow(key);
-    let later = now + 2 * COALESCING_PAUSE;
+    let later = now + 2 * UNSTORABLE_PAUSE;
     assert!(matches!(store.join_fetch(key, later), FetchRole::Independent));
     drop(guard);
     assert!(matches!(store.join_fetch(key, later), FetchRole::Leader(_)));
