@@ -26,6 +26,8 @@ const WRITES_MAX: usize = 256;
 const WRITES_BYTES_MAX: usize = 64 << 20;
 /// Files of one key that are read for a lookup, the latest ones.
 const FILES_READ_MAX: usize = 16;
+/// Bits that remember the keys that are removed while the directory is scanned.
+const SCAN_MARKS: usize = 1 << 20;
 /// The bytes that a file takes on the disk in addition to its own, for the bound.
 const FILE_BYTES: u64 = 4096;
 
@@ -76,12 +78,16 @@ pub(super) struct Disk {
     state: Mutex<DiskState>,
     /// There is work for the thread, or the directory is no longer used.
     changed: Condvar,
+    /// The files of earlier processes are in the index.
+    scanned: Condvar,
     log: LogLimit,
 }
 
 #[derive(Debug, Default)]
 struct DiskState {
     index: Index,
+    /// `Some` while the thread scans the directory.
+    scan: Option<ScanMarks>,
     writes: VecDeque<Arc<PendingWrite>>,
     /// Files to remove. Each was in the index, but for one that was given up while it was written; so there are hardly
     /// more of them than files.
@@ -118,6 +124,35 @@ impl DiskState {
         if self.index.remove(id) {
             self.removals.push(id);
         }
+        if let Some(marks) = &mut self.scan {
+            marks.add(id.key);
+        }
+    }
+}
+
+/// The keys of which files are removed while the directory is scanned, since the index does not have these files yet: a bit for
+/// each, which its digest selects. Another key with the same bit loses its files too.
+#[derive(Debug)]
+struct ScanMarks(Box<[u64]>);
+
+impl ScanMarks {
+    fn new() -> Self {
+        Self(vec![0; SCAN_MARKS / 64].into())
+    }
+
+    fn place(key: u128) -> (usize, u64) {
+        let bit = (key % SCAN_MARKS as u128) as usize;
+        (bit / 64, 1 << (bit % 64))
+    }
+
+    fn add(&mut self, key: u128) {
+        let (at, bit) = Self::place(key);
+        self.0[at] |= bit;
+    }
+
+    fn contain(&self, key: u128) -> bool {
+        let (at, bit) = Self::place(key);
+        self.0[at] & bit != 0
     }
 }
 
@@ -235,15 +270,7 @@ impl DiskHandle {
             return Ok(Arc::new(handle));
         }
         disks.retain(|_, disk| disk.strong_count() > 0);
-        // The thread begins with a look at the directory.
-        let state = DiskState { is_busy: true, uses: 1, ..DiskState::default() };
-        let disk = Arc::new(Disk {
-            directory: directory.clone(),
-            temporary,
-            state: Mutex::new(state),
-            changed: Condvar::new(),
-            log: LogLimit::new(),
-        });
+        let disk = Arc::new(Disk::new(directory.clone(), temporary));
         let of_thread = Arc::clone(&disk);
         std::thread::Builder::new().name("cache files".to_owned()).spawn(move || run(&of_thread))?;
         disks.insert(directory, Arc::downgrade(&disk));
@@ -270,6 +297,19 @@ impl DiskHandle {
 }
 
 impl Disk {
+    /// Creates it for a thread, which begins with a scan of the directory.
+    fn new(directory: PathBuf, temporary: PathBuf) -> Self {
+        let state = DiskState { scan: Some(ScanMarks::new()), is_busy: true, uses: 1, ..DiskState::default() };
+        Self {
+            directory,
+            temporary,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            scanned: Condvar::new(),
+            log: LogLimit::new(),
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, DiskState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -343,6 +383,9 @@ impl Disk {
         let files = {
             let mut state = self.state();
             state.give_up(|write| write.id.key == key);
+            if let Some(marks) = &mut state.scan {
+                marks.add(key);
+            }
             state.index.keys.get(&key).cloned().unwrap_or_default()
         };
         self.drop_files(files.into_iter().map(|file| FileId { key, vary: file.vary }));
@@ -355,10 +398,11 @@ impl Disk {
     }
 
     /// Removes the files for which `purges` returns true, and those that cannot be read; returns how many responses
-    /// they had. Reads all files: blocks for long.
+    /// they had. Reads all files, and first waits for the scan: blocks for long.
     pub(super) fn purge(&self, purges: impl Fn(&[u8], &StoredResponse) -> bool) -> usize {
         let ids: Vec<FileId> = {
-            let mut state = self.state();
+            let state = self.scanned.wait_while(self.state(), |state| state.scan.is_some());
+            let mut state = state.unwrap_or_else(PoisonError::into_inner);
             state.give_up(|write| purges(&write.key, &write.stored));
             let of_key = |(key, files): (&u128, &Vec<IndexedFile>)| {
                 let key = *key;
@@ -434,8 +478,25 @@ impl Disk {
         Ok(())
     }
 
-    /// Puts the files of an earlier process into the index.
-    fn scan(&self) -> io::Result<()> {
+    /// Puts the files of earlier processes into the index, except those that were removed meanwhile.
+    fn scan(&self) {
+        let found = self.list().unwrap_or_else(|error| {
+            self.report("reading it", &error);
+            Vec::new()
+        });
+        let mut state = self.state();
+        let marks = state.scan.take();
+        for (_, id, bytes) in found {
+            let is_removed = marks.as_ref().is_some_and(|marks| marks.contain(id.key));
+            let removed = if is_removed { Some(id) } else { state.index.insert(id, bytes) };
+            state.removals.extend(removed);
+        }
+        drop(state);
+        self.scanned.notify_all();
+    }
+
+    /// Returns the files of the directory with their bytes, the oldest first.
+    fn list(&self) -> io::Result<Vec<(SystemTime, FileId, u64)>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.directory)? {
             let entry = entry?;
@@ -450,12 +511,7 @@ impl Disk {
             }
         }
         found.sort_unstable_by_key(|(modified, ..)| *modified);
-        let mut state = self.state();
-        for (_, id, bytes) in found {
-            let oldest = state.index.insert(id, bytes);
-            state.removals.extend(oldest);
-        }
-        Ok(())
+        Ok(found)
     }
 
     /// Waits for work; `None` when all is done and the directory is no longer used.
@@ -497,9 +553,7 @@ enum DiskWork {
 
 /// The thread of a directory.
 fn run(disk: &Disk) {
-    if let Err(error) = disk.scan() {
-        disk.report("reading it", &error);
-    }
+    disk.scan();
     while let Some(work) = disk.next_work() {
         match work {
             DiskWork::Write(write) => {
@@ -558,4 +612,42 @@ fn vary_digest(stored: &StoredResponse) -> u64 {
     hasher.update(b"\n");
     hasher.update(values);
     u64::from_be_bytes(hasher.finalize()[..8].try_into().expect("a digest has 32 bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::store::tests::stored;
+    use super::super::vary::Vary;
+    use super::*;
+
+    // docs/cache.md: a removal also reaches the files of an earlier process that the directory's thread has not found yet.
+    #[test]
+    fn removals_during_the_scan() {
+        let directory = std::env::temp_dir().join(format!("causeway-cache-scan-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir_all(&directory).unwrap();
+        let (now, wall) = (Instant::now(), SystemTime::now());
+        let response = stored(1, Vary::default(), now);
+        let id = |key: &[u8]| FileId { key: digest(key), vary: vary_digest(&response) };
+        for key in [&b"kept"[..], b"removed", b"purged"] {
+            let head = file::write(key, &response, now, wall);
+            fs::write(directory.join(id(key).name()), [&head[..], response.body.as_slice()].concat()).unwrap();
+        }
+        let disk = Arc::new(Disk::new(directory.clone(), temporary(&directory)));
+        disk.remove(b"removed");
+        let purge = std::thread::spawn({
+            let disk = Arc::clone(&disk);
+            move || disk.purge(|key, _| key == b"purged")
+        });
+        disk.scan();
+        assert_eq!(purge.join().unwrap(), 1);
+        assert!(disk.files(b"kept").is_some() && disk.files(b"removed").is_none() && disk.files(b"purged").is_none());
+        disk.state().uses = 0;
+        while let Some(DiskWork::Remove(files)) = disk.next_work() {
+            files.into_iter().for_each(|id| fs::remove_file(directory.join(id.name())).unwrap());
+        }
+        let left: Vec<_> = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, [&*id(b"kept").name()]);
+        fs::remove_dir_all(&directory).unwrap();
+    }
 }

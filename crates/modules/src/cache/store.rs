@@ -359,4 +359,4 @@ impl Drop for ReceivingMemory {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

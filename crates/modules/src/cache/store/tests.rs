@@ -11,7 +11,7 @@ use super::super::vary::Vary;
 use super::shard::REMOVALS_KEPT;
 use super::*;
 
-fn stored(bytes: usize, vary: Vary, received: Instant) -> Arc<StoredResponse> {
+pub(in crate::cache) fn stored(bytes: usize, vary: Vary, received: Instant) -> Arc<StoredResponse> {
     Arc::new(StoredResponse {
         status: StatusCode::OK,
         fields: StoredFields::of(FieldMap::new(), &FieldMap::new(), SystemTime::UNIX_EPOCH),
