@@ -51,7 +51,7 @@ pub(super) fn purge_of(stores: &[Arc<Store>], disks: &[Arc<DiskHandle>], which: 
 
 /// Returns the statistics of the caches of the process. O(stored responses).
 pub fn usage() -> Usage {
-    let mut sum = Usage::default();
+    let mut sum = Store::ended_usage();
     Store::all().iter().for_each(|store| sum.add(&store.usage()));
     for (files, bytes) in DiskHandle::all().iter().map(|disk| disk.usage()) {
         sum.files += files;

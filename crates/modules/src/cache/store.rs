@@ -86,6 +86,26 @@ enum Replacement {
     Other,
 }
 
+/// The counts of the stores that no longer exist: the counters of a process never fall.
+static ENDED: EndedCounts =
+    EndedCounts { evicted: AtomicU64::new(0), lookups: [const { AtomicU64::new(0) }; Lookup::ALL.len()] };
+
+struct EndedCounts {
+    evicted: AtomicU64,
+    lookups: [AtomicU64; Lookup::ALL.len()],
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        ENDED.evicted.fetch_add(*self.evicted.get_mut(), Ordering::Relaxed);
+        for cell in &self.shards {
+            for (sum, count) in ENDED.lookups.iter().zip(&cell.lookups) {
+                sum.fetch_add(count.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+        }
+    }
+}
+
 /// The stores that exist, by their settings.
 static STORES: LazyLock<Mutex<HashMap<usize, Weak<Store>>>> = LazyLock::new(Mutex::default);
 
@@ -107,6 +127,15 @@ impl Store {
     pub(super) fn all() -> Vec<Arc<Self>> {
         let stores = STORES.lock().unwrap_or_else(PoisonError::into_inner);
         stores.values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Returns the counts of all stores that no longer exist.
+    pub(super) fn ended_usage() -> Usage {
+        Usage {
+            evicted: ENDED.evicted.load(Ordering::Relaxed),
+            lookups: std::array::from_fn(|at| ENDED.lookups[at].load(Ordering::Relaxed)),
+            ..Usage::default()
+        }
     }
 
     pub(super) fn new(bytes_max: usize) -> Self {

@@ -273,3 +273,20 @@ fn responses_that_are_received_have_a_bound() {
     drop(one);
     assert!(store.receive().grow(1000));
 }
+
+// docs/metrics.md: counters never fall, also if a store ends because its `memory` changes.
+#[test]
+fn counts_outlive_their_store() {
+    let store = Store::of(3 << 20);
+    for _ in 0..1000 {
+        store.count(store.key(b"k"), Lookup::VaryMiss);
+    }
+    for key in 0..2000 {
+        put(&store, &format!("key {key}"), 3000);
+    }
+    let before = crate::cache::usage();
+    drop(store);
+    let after = crate::cache::usage();
+    assert!(before.lookups.iter().zip(after.lookups).all(|(before, after)| *before <= after), "{before:?} {after:?}");
+    assert!(before.evicted <= after.evicted, "{before:?} {after:?}");
+}
