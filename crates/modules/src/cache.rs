@@ -251,14 +251,17 @@ impl CacheRules {
                 }
             },
         };
-        self.tiers.store.count(key, why.lookup());
+        // Where it is decided that the request does not wait: otherwise it would be counted again.
+        let count = || self.tiers.store.count(key, why.lookup());
         if directives.only_if_cached {
+            count();
             // RFC 9111 §5.2.1.7.
             return Step::Fail(Fault::from_status(StatusCode::GATEWAY_TIMEOUT));
         }
         // A stored response to GET also serves HEAD, but not the reverse.
         let is_head = cx.head().method() == Method::Head;
         if is_head && stale.is_none() {
+            count();
             return self.pass(cx, why);
         }
         // Such a response may be partial, a 304 or for one user, so other requests do not wait for it.
@@ -283,6 +286,7 @@ impl CacheRules {
                 FetchRole::Independent => {}
             }
         }
+        count();
         self.forward(cx, key, why, stale, privacy, (guard, None))
     }
 

@@ -966,6 +966,9 @@ fn one_fetch_for_many_requests() {
         assert_eq!(answer.field("Cache-Status"), Some("Causeway; fwd=uri-miss; collapsed"));
     }
     assert_eq!(bench.seen().len(), 0);
+    // docs/metrics.md: each request is counted once.
+    let lookups = bench.store.usage().lookups;
+    assert_eq!((lookups[Lookup::UriMiss as usize], lookups.iter().sum::<u64>()), (1, 4), "{lookups:?}");
 }
 
 // The first client is gone before its response is complete: of the others, one fetches, and the rest wait for it.
