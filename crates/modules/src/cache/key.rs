@@ -145,7 +145,12 @@ impl KeyRules {
             UriRules::Template(template) => template.render(cx, out),
             UriRules::Parts { .. } => {
                 let target = cx.head().target();
-                self.parts(cx, target.path().as_bytes(), target.query().map(str::as_bytes), out);
+                let uri = KeyUri {
+                    prefix: removed_prefix(cx).as_bytes(),
+                    path: target.path().as_bytes(),
+                    query: target.query().map(str::as_bytes),
+                };
+                self.parts(cx, uri, out);
             }
         }
         for name in &self.fields {
@@ -168,9 +173,16 @@ impl KeyRules {
             Some(at) => (&uri[..at], Some(&uri[at + 1..])),
             None => (uri, None),
         };
-        self.parts(cx, path, query, out);
         // No URI contains a line end.
-        out.extend_from_slice(&key[memchr::memchr(b'\n', key).unwrap_or(key.len())..]);
+        let (of_uri, rest) = key.split_at(memchr::memchr(b'\n', key).unwrap_or(key.len()));
+        // The handlers before the cache would remove the prefix of the other URI too.
+        let prefix = memchr::memchr(b'\0', of_uri).map_or(&b""[..], |at| &of_uri[at + 1..]);
+        let uri = match path.strip_prefix(prefix).filter(|path| path.starts_with(b"/")) {
+            Some(path) => KeyUri { prefix, path, query },
+            None => KeyUri { prefix: b"", path, query },
+        };
+        self.parts(cx, uri, out);
+        out.extend_from_slice(rest);
         true
     }
 
@@ -196,7 +208,7 @@ impl KeyRules {
         out.extend_from_slice(self.handler.as_bytes());
     }
 
-    fn parts(&self, cx: &Context, path: &[u8], query: Option<&[u8]>, out: &mut Vec<u8>) {
+    fn parts(&self, cx: &Context, KeyUri { prefix, path, query }: KeyUri<'_>, out: &mut Vec<u8>) {
         let UriRules::Parts { scheme, host, query: has_query } = self.uri else { return };
         if scheme {
             out.extend_from_slice(if cx.arrival().scheme == Scheme::Https { b"https:" } else { b"http:" });
@@ -206,18 +218,41 @@ impl KeyRules {
             // RFC 9110 §4.2.3: a host is case-insensitive.
             out.extend(cx.head().authority().unwrap_or_default().bytes().map(|byte| byte.to_ascii_lowercase()));
         }
+        out.extend_from_slice(prefix);
         // RFC 9110 §4.2.3: an empty path is `/`.
         out.extend_from_slice(if path.is_empty() { b"/" } else { path });
         if let Some(query) = query.filter(|_| has_query) {
             out.push(b'?');
             out.extend_from_slice(query);
         }
+        if !prefix.is_empty() {
+            // Handlers may remove it of some requests only, and no URI contains a zero byte.
+            out.push(b'\0');
+            out.extend_from_slice(prefix);
+        }
     }
+}
+
+/// The path and query of a key.
+struct KeyUri<'k> {
+    /// The start of the request's path that handlers before the cache have removed.
+    prefix: &'k [u8],
+    /// The rest, as the handlers after the cache see it.
+    path: &'k [u8],
+    query: Option<&'k [u8]>,
+}
+
+/// Returns the start of the request's path that handlers before the cache have removed, as `handle_path` does. Empty after
+/// other changes: a rewrite may let several URIs share one response.
+fn removed_prefix(cx: &Context) -> &str {
+    let path = cx.head().target().path();
+    let prefix = cx.original().target().path().strip_suffix(path);
+    prefix.filter(|_| path.starts_with('/')).unwrap_or_default()
 }
 
 /// Returns the URI of a key, or the text that the operator's template made of the request.
 pub(super) fn uri(key: &[u8]) -> &[u8] {
-    &key[..memchr::memchr(b'\n', key).unwrap_or(key.len())]
+    &key[..memchr::memchr2(b'\n', b'\0', key).unwrap_or(key.len())]
 }
 
 /// Returns the path and query of a URI reference in Location or Content-Location if it has the request's origin (RFC

@@ -778,6 +778,42 @@ fn keys() {
     }
 }
 
+// docs/cache.md: the URI of a stored response is that of the request, also if handlers before the cache have changed it.
+// Location and Content-Location are URIs of requests too (RFC 9111 §4.4).
+#[test]
+fn keys_of_rewritten_requests() {
+    let strip = json!({ "handler": "rewrite", "strip_path_prefix": "/api" });
+    let mut bench = bench_with(json!({}), &[strip], &[]);
+    let fill = |bench: &mut Bench| {
+        bench.replies([reply("Cache-Control: max-age=60", "old")]);
+        ["/api/a", "/api/b?q", "/a"].iter().for_each(|path| _ = bench.send(&request(path, "")));
+        bench.replies([reply("Cache-Control: max-age=60", "new")]);
+    };
+    let get = |bench: &mut Bench, path: &str| bench.send(&request(path, "")).text().to_owned();
+    fill(&mut bench);
+    assert_eq!(bench.seen().len(), 3, "two requests that lead to one target may get different responses");
+    let purge = |bench: &Bench, path: &str| {
+        let purges = |text: &[u8]| key::uri(text).ends_with(path.as_bytes());
+        bench.store.purge(|text, _| purges(text))
+    };
+    assert_eq!(purge(&bench, "/api/a"), 1);
+    assert_eq!([get(&mut bench, "/api/a"), get(&mut bench, "/a")], ["new", "old"]);
+    for (fields, changed) in [("Location: /api/b?q", "/api/b?q"), ("Content-Location: /api/a", "/api/a")] {
+        bench.purge(None, &Purge::All);
+        fill(&mut bench);
+        bench.replies([reply(fields, "").status(201)]);
+        bench.send(&Request::new("POST", "/api/list"));
+        bench.replies([reply("Cache-Control: max-age=60", "new")]);
+        for path in ["/api/a", "/api/b?q", "/a"] {
+            assert_eq!(get(&mut bench, path) == "new", path == changed, "{fields}: {path}");
+        }
+    }
+    bench.purge(None, &Purge::All);
+    fill(&mut bench);
+    bench.send(&Request::new("POST", "/api/a"));
+    assert_eq!([get(&mut bench, "/api/a"), get(&mut bench, "/a")], ["new", "old"]);
+}
+
 // Two handlers whose keys lack the host do not share their responses: they may be of different sites.
 #[test]
 fn keys_without_a_host_belong_to_one_handler() {
