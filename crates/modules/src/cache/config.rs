@@ -17,7 +17,7 @@ use super::CacheRules;
 use super::disk::{DiskBounds, DiskHandle};
 use super::key::{KeyConfig, KeyRules};
 use super::status;
-use super::store::Store;
+use super::store::{RECEIVING_DIVISOR, Store};
 use super::stored::StoringRules;
 use super::tiers::Tiers;
 use crate::regexp::WorkerRegex;
@@ -250,11 +250,14 @@ fn honors_request_directives(mode: &str, build: &Build<'_>) -> Result<bool, Buil
     }
 }
 
-/// Returns the largest body that is stored, at most the whole memory.
+/// Returns the largest body that is stored. No recording of a longer one than the bound on all of them would ever end.
 fn body_bytes_max(written: Option<u64>, memory: u64, build: &Build<'_>) -> Result<u64, BuildError> {
-    let bytes = written.filter(|bytes| *bytes > 0).unwrap_or(BODY_BYTES_MAX.min(memory));
-    if bytes > memory {
-        return Err(build.refuse(bytes.to_string(), format!("at most 'memory', which is {memory}")));
+    let most = memory / RECEIVING_DIVISOR as u64;
+    let bytes = written.filter(|bytes| *bytes > 0).unwrap_or(BODY_BYTES_MAX.min(most));
+    if bytes > most {
+        let expected =
+            format!("at most {most}, a quarter of 'memory', which all responses share while they are received");
+        return Err(build.refuse(bytes.to_string(), expected));
     }
     Ok(bytes)
 }

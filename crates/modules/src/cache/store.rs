@@ -34,7 +34,7 @@ pub(super) const UNSTORABLE_PAUSE: Duration = Duration::from_secs(10);
 /// As above, after a fetch that failed: the next one may succeed.
 pub(super) const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 /// Responses that are being received may have `bytes_max / RECEIVING_DIVISOR` bytes, beside the stored ones.
-const RECEIVING_DIVISOR: usize = 4;
+pub(super) const RECEIVING_DIVISOR: usize = 4;
 
 /// The stored responses of a process, in memory.
 #[derive(Debug)]

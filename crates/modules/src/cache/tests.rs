@@ -1511,7 +1511,11 @@ fn bad_configurations_name_the_place() {
         ("redis", json!({ "url": "x" }), "redis: found 'redis', expected nothing: this is not built"),
         ("key", json!({ "headers": ["a b"] }), "key: found 'a b'"),
         ("regex", json!({ "exclude": "(" }), "regex.exclude"),
-        ("max_cacheable_body_bytes", json!(1 << 30), "max_cacheable_body_bytes"),
+        (
+            "max_cacheable_body_bytes",
+            json!((32 << 20) + 1),
+            "max_cacheable_body_bytes: found '33554433', expected at most 33554432, a quarter of 'memory'",
+        ),
         (
             "simplefs",
             json!({ "path": "/dev/null/x" }),
