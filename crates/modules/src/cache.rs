@@ -159,6 +159,8 @@ impl Drop for RefreshCount {
 struct RequestWaits {
     /// How often it waited for the fetch of another request.
     fetches: u8,
+    /// It waited for a response of the origin, and not only for one from a file.
+    is_collapsed: bool,
     /// The files of its key were read.
     is_read: bool,
 }
@@ -242,7 +244,7 @@ impl CacheRules {
                     }
                     let ttl = stored.ttl(now);
                     self.tiers.store.count(key, if ttl > 0 { Lookup::Hit } else { Lookup::Stale });
-                    let handled = if waits.fetches > 0 {
+                    let handled = if waits.is_collapsed {
                         Handled::Forwarded { why: Forwarded::UriMiss, status: None, then: ResponseUse::Collapsed }
                     } else {
                         Handled::Hit { ttl }
@@ -282,7 +284,9 @@ impl CacheRules {
         if is_shared && waits.fetches < WAITS_MAX {
             match self.tiers.store.join_fetch(key, now) {
                 FetchRole::Leader(held) => guard = Some(held),
-                FetchRole::Follower(fetched) => return self.wait(cx, key, fetched, waits),
+                FetchRole::Follower(fetched) => {
+                    return self.wait(cx, key, fetched, RequestWaits { is_collapsed: true, ..waits });
+                }
                 FetchRole::Independent => {}
             }
         }

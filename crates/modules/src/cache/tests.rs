@@ -1332,7 +1332,10 @@ fn a_file_is_read_once() {
     let waiting: Vec<_> = (0..3).map(|_| bench.kit.send_pending(&Request::get("/")).expect_err("it waits")).collect();
     assert_eq!(bench.kit.worker().jobs_seen(), 1);
     for pending in waiting {
-        assert_eq!(pending.finish(&mut bench.kit).text(), "content");
+        let answer = pending.finish(&mut bench.kit);
+        assert_eq!(answer.text(), "content");
+        // RFC 9211 §2.1: the response was in the cache; none of the requests was forwarded.
+        assert_eq!(answer.field("Cache-Status"), Some("Causeway; hit; ttl=60"));
     }
     assert!(bench.seen().is_empty());
 }
