@@ -404,8 +404,9 @@ fn is_json(found: &str) -> bool {
         || serde_json::from_str::<Value>(found).is_ok_and(|value| !value.is_string())
 }
 
-/// Logs warnings for configurations from the admin API or an embedding program, which have no terminal to print to.
-pub(crate) fn log_warnings(warnings: &[Warning]) {
+/// Logs warnings about a configuration that a running server loads. A load must not wait for a reader of standard error, so it does not
+/// print them.
+pub fn log_warnings(warnings: &[Warning]) {
     for warning in warnings {
         tracing::warn!("{}: {}", warning.at, warning.message);
     }

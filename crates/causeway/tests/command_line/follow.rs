@@ -149,6 +149,32 @@ fn stop_during_a_reload_that_waits() {
     assert_eq!(server.status().code(), Some(0));
 }
 
+/// A log collector that has stopped reading standard error delays neither a reload nor the end. The warnings are entries of the log.
+#[test]
+fn a_reload_while_standard_error_is_full() {
+    // Not formatted, so the load has a warning.
+    let caddyfile = |body: &str| {
+        format!(
+            "{{\n\tlog {{\n\t\toutput file log\n\t}}\n}}\nhttp://:0 {{\n  bind 127.0.0.1\n\trespond \"{body}\"\n}}\n"
+        )
+    };
+    let folder = Folder::with(&[("Caddyfile", &caddyfile("one"))]);
+    let mut server = folder.start(&["run"]);
+    let (site, admin) = (server.port(), server.admin_port());
+    server.stop_reading();
+    folder.write("Caddyfile", caddyfile("two"));
+    server.signal(Signal::USR1);
+    until_served(site, "two");
+    let log = std::fs::read_to_string(folder.path("log")).unwrap();
+    assert!(log.lines().any(|line| line.contains(r#""level":"warn""#) && line.contains("not formatted")), "{log}");
+    folder.write("Caddyfile", caddyfile("three"));
+    let output = folder.output(&["reload", "--address", &format!("localhost:{admin}")]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    until_served(site, "three");
+    server.signal(Signal::TERM);
+    assert_eq!(server.status().code(), Some(0));
+}
+
 #[test]
 fn sigusr1_without_a_file() {
     let directory = Directory::new();

@@ -1,12 +1,15 @@
 //! A temporary directory for every test, and processes of the built binary that do not outlive the test.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Timeout after which a test fails instead of hanging. No step needs a tenth of it.
@@ -142,6 +145,10 @@ fn wait(child: &mut Child, begun: Instant) -> Option<ExitStatus> {
 pub(crate) struct ServerProcess {
     child: Child,
     lines: Receiver<String>,
+    /// Reads standard error until `lines` is dropped.
+    reader: Option<JoinHandle<BufReader<ChildStderr>>>,
+    /// Standard error after [`stop_reading`](Self::stop_reading).
+    unread: Option<BufReader<ChildStderr>>,
     /// The line that starts with "Causeway serves".
     pub(crate) first_line: String,
     /// The lines before the first one.
@@ -169,14 +176,27 @@ impl ServerProcess {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (sender, lines) = channel();
-        let stderr = BufReader::new(child.stderr.take().unwrap());
-        std::thread::spawn(move || {
-            for line in stderr.lines() {
-                // The send fails after the server is dropped.
-                let _ = sender.send(line.unwrap());
-            }
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let reader = std::thread::spawn(move || {
+            // The send fails after the server is dropped.
+            let _ = stderr.by_ref().lines().try_for_each(|line| sender.send(line.unwrap()));
+            stderr
         });
-        Self { child, lines, first_line: String::new(), startup_lines: Vec::new(), ports: Vec::new() }
+        let (first_line, startup_lines, ports) = Default::default();
+        Self { child, lines, reader: Some(reader), unread: None, first_line, startup_lines, ports }
+    }
+
+    /// Stops reading standard error and fills its pipe, so that a write blocks, as with a log collector that has stopped.
+    pub(crate) fn stop_reading(&mut self) {
+        // Another open file of the same pipe: the server's remains blocking.
+        let mut pipe = std::fs::OpenOptions::new();
+        pipe.write(true).custom_flags(OFlags::NONBLOCK.bits().try_into().unwrap());
+        let mut pipe = pipe.open(format!("/proc/{}/fd/2", self.pid())).unwrap();
+        self.lines = channel().1;
+        // The reader ends at the next line.
+        pipe.write_all(b"\n").unwrap();
+        self.unread = self.reader.take().map(|reader| reader.join().unwrap());
+        while pipe.write(&[b'\n'; 4096]).is_ok() {}
     }
 
     /// Returns the port of the first site.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use causeway::document::{AdaptedDocument, Document};
+use causeway::document::{AdaptedDocument, Document, log_warnings};
 use causeway::server::{self, Control, Force, LoadOrigin, LoadRequest};
 use serde_json::Value;
 
@@ -108,7 +108,8 @@ fn pass_on_reload(control: &Control) -> bool {
 }
 
 async fn load(document: &Document, adapted: &AdaptedDocument, control: &Control, force: Force) -> anyhow::Result<()> {
-    source::warn_before_load(document, adapted);
+    log_warnings(&adapted.warnings);
+    log_warnings(&document.root_warnings(&adapted.json));
     let loaded = control.load(LoadRequest { config: adapted.json.clone(), force, by: LoadOrigin::Owner }).await;
     loaded.map_err(|fault| source::explain(document, adapted, &fault))
 }
