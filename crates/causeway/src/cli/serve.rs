@@ -155,6 +155,7 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
         // A failed start must neither leave a file nor overwrite the file of a running server.
         let pidfile = flags.pidfile.as_deref().map(PidFile::write).transpose()?;
         let mut former = None;
+        let mut report: fn(&str) = output::note;
         if let Some(predecessor) = predecessor {
             // It blocks this thread only: the workers serve. `causeway upgrade` returns when it is ready, and the file is right then.
             if let Err(error) = predecessor.report_ready() {
@@ -165,8 +166,10 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
             }
             former = predecessor.stream();
             server.take_over_socket_files();
+            // By the log, which waits for no reader of standard error: this process serves already, and cannot be stopped while it waits.
+            report = |line| tracing::info!("{line}");
         }
-        announce(&serving, &server, workers)?;
+        announce(&serving, &server, workers, report)?;
         // The tasks that are spawned from here on end with the runtime.
         tokio::spawn(service_manager::watch(server.liveness()));
         let control = server.control();
@@ -252,18 +255,18 @@ fn settings(serving: &Serving, flags: &ServeFlags, logs: LogsReceiver) -> anyhow
     })
 }
 
-/// Prints the addresses of the server, and reports to `start` and to systemd that it serves.
-fn announce(serving: &Serving, server: &Server, workers: usize) -> anyhow::Result<()> {
+/// Passes the addresses of the server to `report`, and reports to `start` and to systemd that it serves.
+fn announce(serving: &Serving, server: &Server, workers: usize, report: fn(&str)) -> anyhow::Result<()> {
     log::flush();
-    output::note(&first_line(serving, server.places(), workers));
+    report(&first_line(serving, server.places(), workers));
     for (id, root) in server.authorities() {
-        output::note(&trust_message(&id, &root));
+        report(&trust_message(&id, &root));
     }
     if let Some(address) = server.admin_address() {
-        output::note(&format!("The admin API is on {}", url(&address, false)));
+        report(&format!("The admin API is on {}", url(&address, false)));
     }
     if let Some(address) = server.remote_admin_address() {
-        output::note(&format!("The remote admin API is on {}", url(&address, true)));
+        report(&format!("The remote admin API is on {}", url(&address, true)));
     }
     if serving.site == SiteKind::Respond {
         let addresses = server.addresses().iter();
