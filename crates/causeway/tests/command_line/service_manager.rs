@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::client::get;
+use crate::client::{get, send_body};
 use crate::process::{Directory, ServerProcess};
 
 /// Returns `causeway run` with this socket as file descriptor 3.
@@ -325,6 +325,29 @@ fn watchdog_messages() {
         server.signal(Signal::TERM);
         assert_eq!(manager.next()[0], "STOPPING=1", "{limit}");
     }
+}
+
+/// A service manager that reads no messages delays neither loads nor the end.
+#[test]
+fn a_service_manager_that_has_stopped() {
+    let manager = Manager::new("stopped");
+    // unix(7): the queue of a datagram socket is bounded.
+    let room = std::fs::read_to_string("/proc/sys/net/unix/max_dgram_qlen").unwrap().trim().parse::<usize>().unwrap();
+    let directory = Directory::with(&[("Caddyfile", ":0\nrespond hi\n")]);
+    let mut command = directory.command(&["run"]);
+    command.env("NOTIFY_SOCKET", &manager.1);
+    let mut server = ServerProcess::start(command);
+    let admin = server.admin_port();
+    let fields = [&*format!("Host: localhost:{admin}"), "Content-Type: application/json"];
+    // Each load sends two messages, one of them after the room is used up.
+    for load in 0..=room.div_ceil(2) {
+        let config =
+            format!(r#"{{"admin":{{"listen":"localhost:0"}},"apps":{{"http":{{"grace_period":{}}}}}}}"#, load + 1);
+        assert_eq!(send_body(admin, "POST /load", &fields, &config).status, 200, "{load}");
+    }
+    server.line_with("cannot notify the service manager at NOTIFY_SOCKET");
+    server.signal(Signal::TERM);
+    assert_eq!(server.status().code(), Some(0));
 }
 
 /// A service manager that cannot be reached does not keep the server from serving.

@@ -1,5 +1,8 @@
 //! Messages to the service manager, in systemd's protocol sd_notify: none without `NOTIFY_SOCKET`.
 
+use std::io;
+use std::os::unix::net::UnixDatagram;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use causeway::server::Stage;
@@ -13,6 +16,10 @@ use super::urls;
 const USUAL_STOP: Duration = Duration::from_secs(10);
 /// The time that a stop may take beyond the delay and the grace period.
 const STOP_MARGIN: Duration = Duration::from_secs(10);
+
+/// Time in which a service manager that is busy, as at the start of a machine, may make room for a message. After a message without room
+/// later ones do not wait.
+const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Reports that the server has started.
 pub(super) fn ready(places: &[(BoundAddress, bool)]) {
@@ -82,7 +89,24 @@ fn serving(places: &[(BoundAddress, bool)]) -> String {
 }
 
 fn send(states: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(states) {
-        tracing::warn!(%error, "cannot notify the service manager at NOTIFY_SOCKET");
+    let Some(place) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    // Whether the last message found no room.
+    static IS_STALLED: AtomicBool = AtomicBool::new(false);
+    let text: String = states.iter().map(|state| format!("{state}\n")).collect();
+    // Not by the crate, whose send waits without a limit, and with it all work of the main thread.
+    let send = || -> io::Result<()> {
+        let socket = UnixDatagram::unbound()?;
+        socket.connect(&place)?;
+        socket.set_write_timeout(Some(SEND_TIMEOUT))?;
+        socket.set_nonblocking(IS_STALLED.load(Ordering::Relaxed))?;
+        socket.send(text.as_bytes()).map(drop)
+    };
+    let sent = send();
+    let is_stalled = sent.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+    let was_stalled = IS_STALLED.swap(is_stalled, Ordering::Relaxed);
+    match sent {
+        Err(_) if is_stalled && was_stalled => {}
+        Err(error) => tracing::warn!(%error, "cannot notify the service manager at NOTIFY_SOCKET"),
+        Ok(()) => {}
     }
 }
