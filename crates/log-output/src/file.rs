@@ -294,7 +294,9 @@ fn is_own(file: &File, path: &Path) -> bool {
 /// the log may read this file too. Only root may change the owner; each attribute that cannot be changed stays.
 pub(crate) fn copy_attributes(file: &File, from: &Metadata, mode: Option<u32>) {
     // The owner comes last: a process may have the right to change it, but not that to change another user's file.
-    let has_group = fchown(file, None, Some(from.gid())).is_ok();
+    // A filter of system calls may refuse even a change to the present group.
+    let is_of_group = file.metadata().is_ok_and(|own| own.gid() == from.gid());
+    let has_group = is_of_group || fchown(file, None, Some(from.gid())).is_ok();
     // Without the group, its permissions would be another group's.
     let mode = mode.unwrap_or(if has_group { from.mode() } else { from.mode() & !0o070 });
     let _ = file.set_permissions(Permissions::from_mode(mode & 0o777));
