@@ -7,7 +7,7 @@
 //! and of the threads. A job whose result is not awaited any more is dropped when its place is needed.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
 use causeway_pipeline::Busy;
@@ -268,8 +268,12 @@ impl WorkPool {
 
     /// The life of a pool thread: runs jobs until none has come for [`THREAD_IDLE_TIMEOUT`].
     fn serve(self: &Arc<Self>) {
-        // Best effort: without the priority these threads and the workers share the cores evenly.
-        let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), self.spec.niceness);
+        static REFUSED: Once = Once::new();
+        if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), self.spec.niceness) {
+            REFUSED.call_once(|| {
+                tracing::warn!(%error, "background work takes time from requests: the system refuses it a lower priority (setpriority)");
+            });
+        }
         // The profiler treats such a thread as an event loop.
         progress::worker_began();
         let mut queue = self.lock();
