@@ -158,17 +158,17 @@ fn a_reload_while_standard_error_is_full() {
             "{{\n\tlog {{\n\t\toutput file log\n\t}}\n}}\nhttp://:0 {{\n  bind 127.0.0.1\n\trespond \"{body}\"\n}}\n"
         )
     };
-    let folder = Folder::with(&[("Caddyfile", &caddyfile("one"))]);
-    let mut server = folder.start(&["run"]);
+    let directory = Directory::with(&[("Caddyfile", &caddyfile("one"))]);
+    let mut server = directory.start(&["run"]);
     let (site, admin) = (server.port(), server.admin_port());
     server.stop_reading();
-    folder.write("Caddyfile", caddyfile("two"));
+    directory.write("Caddyfile", caddyfile("two"));
     server.signal(Signal::USR1);
     until_served(site, "two");
-    let log = std::fs::read_to_string(folder.path("log")).unwrap();
+    let log = std::fs::read_to_string(directory.path("log")).unwrap();
     assert!(log.lines().any(|line| line.contains(r#""level":"warn""#) && line.contains("not formatted")), "{log}");
-    folder.write("Caddyfile", caddyfile("three"));
-    let output = folder.output(&["reload", "--address", &format!("localhost:{admin}")]);
+    directory.write("Caddyfile", caddyfile("three"));
+    let output = directory.output(&["reload", "--address", &format!("localhost:{admin}")]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     until_served(site, "three");
     server.signal(Signal::TERM);

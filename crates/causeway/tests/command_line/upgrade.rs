@@ -497,20 +497,20 @@ fn a_signal() {
 /// A log collector that has stopped reading standard error does not keep the next process from serving, nor from its end.
 #[test]
 fn standard_error_is_full() {
-    let (folder, sockets) = (Folder::new(), Sockets::new());
-    folder.write(
+    let (directory, sockets) = (Directory::new(), Sockets::new());
+    directory.write(
         "Caddyfile",
         format!("{{\nadmin {}\n}}\nhttp://:0 {{\nbind 127.0.0.1\nrespond hi\n}}\n", sockets.address()),
     );
-    let mut server = folder.start(&["run", "--pidfile", "pid"]);
+    let mut server = directory.start(&["run", "--pidfile", "pid"]);
     server.line_with("The admin API is on ");
     server.stop_reading();
-    let next = Successor::of(&folder.output(&["upgrade", "--address", &sockets.address()]));
-    let status = folder.output(&["status", "--address", &sockets.address()]);
+    let next = Successor::of(&directory.output(&["upgrade", "--address", &sockets.address()]));
+    let status = directory.output(&["status", "--address", &sockets.address()]);
     assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stderr));
     assert_eq!(get(server.port(), "/").body, "hi");
     kill_process(next.pid(), Signal::TERM).unwrap();
-    wait_until("the next process ends", || !folder.path("pid").exists());
+    wait_until("the next process ends", || !directory.path("pid").exists());
 }
 
 /// The commands that generate their configuration can be upgraded too, with the body that `respond` read from its

@@ -109,7 +109,7 @@ fn pass_on_reload(control: &Control) -> bool {
 
 async fn load(document: &Document, adapted: &AdaptedDocument, control: &Control, force: Force) -> anyhow::Result<()> {
     log_warnings(&adapted.warnings);
-    log_warnings(&document.root_warnings(&adapted.json));
+    log_warnings(&document.root_warnings(adapted));
     let loaded = control.load(LoadRequest { config: adapted.json.clone(), force, by: LoadOrigin::Owner }).await;
     loaded.map_err(|fault| source::explain(document, adapted, &fault))
 }
