@@ -268,6 +268,8 @@ impl WorkPool {
 
     /// The life of a pool thread: runs jobs until none has come for [`THREAD_IDLE_TIMEOUT`].
     fn serve(self: &Arc<Self>) {
+        // Best effort: without the priority these threads and the workers share the cores evenly. One warning, since each thread of each
+        // pool tries it.
         static REFUSED: Once = Once::new();
         if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), self.spec.niceness) {
             REFUSED.call_once(|| {
