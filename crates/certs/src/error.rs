@@ -30,6 +30,15 @@ pub enum Error {
     BadCertificate(String, String),
     /// A certificate with neither a common name nor a subjectAltName: its location.
     NoName(String),
+    /// A certificate that does not name the one that was ordered.
+    OtherNames {
+        /// The certificate's location.
+        location: String,
+        /// The names in the certificate.
+        found: Vec<String>,
+        /// The name that was ordered.
+        expected: String,
+    },
     /// Input without a private key: its location, and a description of the content found.
     NoKey(String, String),
     /// An unusable private key: its location, and a description of the key.
@@ -82,6 +91,9 @@ impl fmt::Display for Error {
                 f,
                 "{location}: found a certificate without a name, expected one in subjectAltName or as the subject's common name"
             ),
+            Self::OtherNames { location, found, expected } => {
+                write!(f, "{location}: found a certificate for {}, expected one for {expected}", found.join(", "))
+            }
             Self::NoKey(location, found) => {
                 write!(f, "{location}: found {found}, expected a private key as PEM: `-----BEGIN PRIVATE KEY-----`")
             }

@@ -28,6 +28,9 @@ const RENEWAL_CHECK_PAUSE_MIN: Duration = Duration::from_secs(1);
 /// The time until a retry after a failure.
 const RENEWAL_RETRY_PAUSE: Duration = Duration::from_secs(60);
 
+/// Names of a wrong certificate that its error lists.
+const OTHER_NAMES_MAX: usize = 10;
+
 /// The certificates that a configuration needs, and the means to obtain them.
 #[derive(Debug)]
 pub struct CertificatePlan {
@@ -354,10 +357,13 @@ impl Keeper {
     /// another one would not repair the storage.
     pub fn put(&self, name: &str, authority: &str, chain: &str, key: &str, lock: &Lock) -> Result<(), Error> {
         let [chain_at, key_at, meta_at] = storage_keys(authority, name);
-        let parsed = pem::chain(chain.as_bytes(), &chain_at)?;
-        let fresh = Certificate::new(parsed, pem::key(key.as_bytes(), &key_at)?, Vec::new(), (&chain_at, &key_at))?;
+        // Neither is in storage yet: the location of a mistake is the authority.
+        let (chain_from, key_from) = ("the authority's answer", "the key of the request");
+        let parsed = pem::chain(chain.as_bytes(), chain_from)?;
+        let fresh = Certificate::new(parsed, pem::key(key.as_bytes(), key_from)?, Vec::new(), (chain_from, key_from))?;
         if !fresh.names().iter().any(|own| own == name) {
-            return Err(Error::BadCertificate(chain_at, format!("it does not name {name}")));
+            let found = fresh.names().iter().take(OTHER_NAMES_MAX).cloned().collect();
+            return Err(Error::OtherNames { location: chain_from.to_owned(), found, expected: name.to_owned() });
         }
         self.serve(name, IssuedCertificate::new(fresh, authority));
         // As in `obtain`: a crash between the writes leaves a pair that does not match, which is rejected when it is read.

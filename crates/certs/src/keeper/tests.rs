@@ -454,6 +454,7 @@ fn a_storage_that_cannot_be_read() {
     }
 }
 
+// The operator looks for a mistake at the place that the error names: nothing of it is in storage.
 #[test]
 fn a_certificate_that_does_not_match_is_not_stored() {
     let directory = Directory::new();
@@ -461,10 +462,15 @@ fn a_certificate_that_does_not_match_is_not_stored() {
     let (good, key) = issued(&[NAME], now(), 90);
     let (other_name, other_key) = issued(&["b.example"], now(), 90);
     for (why, chain, key, want) in [
-        ("another name", &*other_name, &*other_key, "it does not name a.example"),
-        ("another key", &good, &other_key, "found another key than that of the certificate"),
-        ("no chain", "", &key, "certificates/one/a.example/a.example.crt"),
-        ("no key", &good, "", "certificates/one/a.example/a.example.key"),
+        ("another name", &*other_name, &*other_key, "b.example, expected one for a.example"),
+        (
+            "another key",
+            &good,
+            &other_key,
+            "the key of the request: found another key than that of the certificate in the authority's answer",
+        ),
+        ("no chain", "", &key, "the authority's answer: found "),
+        ("no key", &good, "", "the key of the request: found "),
     ] {
         let error = put(&keeper, &directory, "one", chain, key).unwrap_err().to_string();
         assert!(error.contains(want), "{why}: {error}");
