@@ -16,8 +16,8 @@ use crate::step::is_problem;
 pub enum AcmeError {
     /// The authority, or the connection to it, failed.
     Protocol(instant_acme::Error),
-    /// The authority could not verify that this server controls the name.
-    Unverified(String),
+    /// The authority could not verify that this server controls the name: its reasons.
+    Unverified(String, OtherChallenge),
     /// The authority offers these challenges, and not one that this server can answer and the configuration allows (the second text).
     NoChallenge(String, &'static str),
     /// The test authority with this directory issued nothing, so the authority itself got no order.
@@ -46,6 +46,15 @@ pub enum AcmeError {
     ZeroSsl(&'static str, String),
     /// ZeroSSL created no external account: the status and the reason that it answered.
     NoExternalAccount(String),
+}
+
+/// Whether an order with another challenge may succeed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OtherChallenge {
+    /// A challenge has failed, and this server can answer another one of the authority.
+    MaySucceed,
+    /// There is no other one, or the reason is not the challenge.
+    CannotHelp,
 }
 
 impl AcmeError {
@@ -86,7 +95,7 @@ impl fmt::Display for AcmeError {
                 }
                 Ok(())
             }
-            Self::Unverified(detail) => write!(f, "the authority could not verify the name: {detail}"),
+            Self::Unverified(detail, _) => write!(f, "the authority could not verify the name: {detail}"),
             Self::NoChallenge(offered, expected) => write!(f, "found the challenges {offered}, expected {expected}"),
             Self::Test(directory, error) => write!(f, "the test authority {directory} issued nothing: {error}"),
             Self::NotBefore(_, error) => error.fmt(f),

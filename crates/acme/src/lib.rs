@@ -38,7 +38,7 @@ pub use chains::ChainPreference;
 pub use dns::{
     DnsChallenge, DnsError, DnsProvider, PROPAGATION_TIMEOUT, PropagationError, ProviderError, SettingError, ZoneError,
 };
-pub use error::AcmeError;
+pub use error::{AcmeError, OtherChallenge};
 pub use issuer::{ExternalAccount, Issuer, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, PublicIssuer, Timing};
 pub use order::{CertificateRequest, ObtainedCertificate, obtain};
 pub use renewal::{RenewalAdvice, RenewalAdvisor};

@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use causeway_certs::{KeyKind, SharedStorage, generate_key};
 use instant_acme::{
-    Account, AuthorizationHandle, AuthorizationStatus, CertificateIdentifier, ChallengeType, Error, Identifier,
-    NewOrder, Order, OrderStatus,
+    Account, AuthorizationHandle, AuthorizationState, AuthorizationStatus, CertificateIdentifier, ChallengeType, Error,
+    Identifier, NewOrder, Order, OrderStatus, Problem,
 };
 use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
 use rustls_pki_types::CertificateDer;
@@ -23,7 +23,7 @@ use crate::http::HttpError;
 use crate::polling::Polling;
 use crate::signed::SignedRequests;
 use crate::step::{is_problem, step};
-use crate::{AcmeError, Issuer, account};
+use crate::{AcmeError, Issuer, OtherChallenge, account};
 
 /// How long the authority may take to verify a challenge, and to issue: Caddy's limit.
 pub(crate) const POLL_TIMEOUT: Duration = Duration::from_secs(5 * 60);
@@ -62,7 +62,7 @@ pub struct CertificateRequest<'a> {
 /// so that a mistake that is still there does not exhaust those of the authority.
 ///
 /// With a DNS provider only DNS-01 is used. Otherwise, if the authority cannot verify one of TLS-ALPN-01 and HTTP-01,
-/// tries the other one with a new order, because one of the two ports may not be reachable from outside.
+/// tries the other one with a new order, if there is one, because one of the two ports may not be reachable from outside.
 ///
 /// These two challenges are open in [`challenge`](crate::challenge) while this runs. A record of DNS-01 is removed at the end, in the
 /// background if the call is cancelled.
@@ -119,10 +119,10 @@ async fn obtain_over(
         tokio::time::timeout(timeout, work).await.unwrap_or(Err(AcmeError::Slow(timeout)))
     };
     match order(account.clone(), wanted.attempt).await {
-        Err(AcmeError::Unverified(first)) if issuer.dns.is_none() && issuer.http && issuer.tls_alpn => {
+        Err(AcmeError::Unverified(first, OtherChallenge::MaySucceed)) => {
             let second = order(account, wanted.attempt + 1).await;
             second.map_err(|error| match error {
-                AcmeError::Unverified(second) => AcmeError::Unverified(format!("{first}; {second}")),
+                AcmeError::Unverified(second, other) => AcmeError::Unverified(format!("{first}; {second}"), other),
                 error => error,
             })
         }
@@ -331,13 +331,19 @@ async fn prove(
     storage: &SharedStorage,
     open: &mut Vec<OpenChallenge>,
 ) -> Result<(), AcmeError> {
+    let mut other = OtherChallenge::CannotHelp;
     let mut authorizations = order.authorizations();
     while let Some(authorization) = authorizations.next().await {
         let authorization = authorization?;
         match authorization.status {
             AuthorizationStatus::Valid => {}
-            AuthorizationStatus::Pending => answer(issuer, authority, wanted, authorization, storage, open).await?,
-            status => return Err(AcmeError::Unverified(format!("the authorization is {status:?}"))),
+            AuthorizationStatus::Pending => {
+                other = answer(issuer, authority, wanted, authorization, storage, open).await?;
+            }
+            _ => {
+                let reasons = explanation(&authorization).join("; ");
+                return Err(AcmeError::Unverified(reasons, OtherChallenge::CannotHelp));
+            }
         }
     }
     if order.state().status != OrderStatus::Pending {
@@ -345,7 +351,7 @@ async fn prove(
     }
     let polled = poll(issuer, authority, order, OrderStatus::Ready).await;
     match (polled, order.state().status) {
-        (_, OrderStatus::Invalid) => Err(AcmeError::Unverified(failure(order).await)),
+        (_, OrderStatus::Invalid) => Err(failure(order, other).await),
         (polled, _) => Ok(polled?),
     }
 }
@@ -359,7 +365,8 @@ async fn fetched(order: &mut Order) -> Result<(), Error> {
     Ok(())
 }
 
-/// Opens a challenge of the authorization, adds it to `open`, and reports to the authority that it is ready.
+/// Opens a challenge of the authorization, adds it to `open`, and reports to the authority that it is ready. Returns whether this server could
+/// have answered another one.
 async fn answer(
     issuer: &Issuer,
     authority: &AuthorityClient,
@@ -367,7 +374,7 @@ async fn answer(
     mut authorization: AuthorizationHandle<'_>,
     storage: &SharedStorage,
     open: &mut Vec<OpenChallenge>,
-) -> Result<(), AcmeError> {
+) -> Result<OtherChallenge, AcmeError> {
     let CertificateRequest { name, attempt, .. } = wanted;
     let offered: Vec<_> = authorization.challenges.iter().map(|challenge| challenge.r#type.clone()).collect();
     let usable = |kind: &ChallengeType| match kind {
@@ -391,6 +398,7 @@ async fn answer(
         return Err(none());
     }
     let kind = usable.swap_remove(attempt % usable.len());
+    let other = if usable.is_empty() { OtherChallenge::CannotHelp } else { OtherChallenge::MaySucceed };
     let mut challenge = authorization.challenge(kind).ok_or_else(none)?;
     let authorized = challenge.key_authorization();
     let (url, token) = (&challenge.url, &challenge.token);
@@ -408,9 +416,10 @@ async fn answer(
     });
     match step!(challenge.set_ready()) {
         // The authority has accepted the response and has a first result of the verification already. The order says when it is final.
-        Err(Error::Api(_)) if authority.last_is_success() => Ok(()),
-        accepted => Ok(accepted?),
+        Err(Error::Api(_)) if authority.last_is_success() => {}
+        accepted => accepted?,
     }
+    Ok(other)
 }
 
 /// The name of a challenge in RFC 8555 and RFC 8737, for messages.
@@ -423,21 +432,44 @@ fn label(kind: &ChallengeType) -> String {
     }
 }
 
-/// Returns the authority's explanation of an invalid order.
-async fn failure(order: &mut Order) -> String {
+/// Returns the error for an invalid order, with the authority's explanation: that of each authorization, then that of the order itself
+/// (RFC 8555 §7.1.3). `other`: whether this server could have answered another challenge. It counts only if the challenge is the cause.
+async fn failure(order: &mut Order, mut other: OtherChallenge) -> AcmeError {
     let mut reasons = Vec::new();
+    let mut is_challenge = false;
+    // One that cannot be read has no reasons.
+    let _ = step!(fetched(order));
     let mut authorizations = order.authorizations();
-    while let Some(Ok(mut authorization)) = authorizations.next().await {
-        let Ok(state) = step!(authorization.refresh()) else { continue };
-        for challenge in &state.challenges {
-            if let Some(problem) = &challenge.error {
-                let problem = problem.to_string();
-                let problem = problem.strip_prefix("API error: ").unwrap_or(&problem);
-                reasons.push(format!("{}: {problem}", label(&challenge.r#type)));
-            }
-        }
+    while let Some(Ok(authorization)) = authorizations.next().await {
+        is_challenge |= authorization.status == AuthorizationStatus::Invalid;
+        reasons.extend(explanation(&authorization));
     }
-    if reasons.is_empty() { "it gave no reason".to_owned() } else { reasons.join("; ") }
+    reasons.extend(order.state().error.as_ref().map(description));
+    if reasons.is_empty() {
+        reasons.push("it gave no reason".to_owned());
+    }
+    if !is_challenge {
+        other = OtherChallenge::CannotHelp;
+    }
+    AcmeError::Unverified(reasons.join("; "), other)
+}
+
+/// Returns the reasons why an authorization is not valid: the errors of its challenges (RFC 8555 §8), or else its status.
+fn explanation(authorization: &AuthorizationState) -> Vec<String> {
+    let failed = authorization.challenges.iter().filter_map(|challenge| Some((challenge, challenge.error.as_ref()?)));
+    let mut reasons: Vec<_> =
+        failed.map(|(challenge, problem)| format!("{}: {}", label(&challenge.r#type), description(problem))).collect();
+    let is_usable = matches!(authorization.status, AuthorizationStatus::Valid | AuthorizationStatus::Pending);
+    if reasons.is_empty() && !is_usable {
+        reasons.push(format!("the authorization is {}", format!("{:?}", authorization.status).to_lowercase()));
+    }
+    reasons
+}
+
+/// The texts of a problem document and of its subproblems (RFC 8555 §6.7.1).
+fn description(problem: &Problem) -> String {
+    let text = problem.to_string();
+    text.strip_prefix("API error: ").unwrap_or(&text).to_owned()
 }
 
 #[cfg(test)]

@@ -290,10 +290,71 @@ async fn a_challenge_that_has_failed_at_once() {
     let failed = (AcmeStage::Challenge, InjectedFault::Answer(head, CHALLENGE));
     bench.authority.fail(&[failed, (AcmeStage::Order, InjectedFault::Answer(head, ORDER))]);
     let error = bench.obtain().await.unwrap_err();
-    assert!(matches!(error, AcmeError::Unverified(_)), "{error}");
+    assert!(matches!(error, AcmeError::Unverified(..)), "{error}");
     // The next verification succeeds.
     bench.authority.fail(&[failed]);
     bench.obtain().await.unwrap();
+}
+
+// RFC 8555 §7.1.3, §7.1.6, §6.7.1: the reason of an invalid order is that of a challenge, of an authorization, or of the order itself. A second
+// order follows only if a challenge has failed and there is another one to answer.
+#[tokio::test]
+async fn the_reason_of_an_invalid_order() {
+    let mut bench = FaultFixture::new("invalid").await;
+    bench.issuer.tls_alpn = true;
+    let base = bench.authority.directory.strip_suffix("/directory").unwrap().to_owned();
+    let authorization = |status: &str, kinds: &[&str], error: Option<&str>| {
+        let challenge = |kind: &&str| {
+            let mut challenge =
+                json!({ "type": kind, "url": format!("{base}/challenge/1"), "token": "token", "status": "pending" });
+            if let Some(detail) = error {
+                challenge["error"] = json!({ "type": "urn:ietf:params:acme:error:connection", "detail": detail });
+            }
+            challenge
+        };
+        let challenges: Vec<_> = kinds.iter().map(challenge).collect();
+        json!({
+            "status": status, "identifier": { "type": "dns", "value": "name.example" }, "challenges": challenges,
+        })
+    };
+    let order = |error: Option<&str>| {
+        let mut order = json!({
+            "status": "invalid", "identifiers": [], "authorizations": [format!("{base}/authorization/1")], "finalize": "",
+        });
+        if let Some(detail) = error {
+            let refused = json!({ "type": "urn:ietf:params:acme:error:caa", "detail": "at the parent" });
+            order["error"] =
+                json!({ "type": "urn:ietf:params:acme:error:caa", "detail": detail, "subproblems": [refused] });
+        }
+        order
+    };
+    let answer = |stage, body: serde_json::Value| {
+        (stage, InjectedFault::Answer("200 OK\r\nReplay-Nonce: %NONCE", body.to_string().leak()))
+    };
+    let both = ["http-01", "tls-alpn-01"];
+    let closed = || authorization("invalid", &both[..1], Some("the port is closed"));
+    for (case, offered, decided, invalid, orders, texts) in [
+        ("challenge", &both[..], closed(), order(None), 2, &["http-01: the port is closed"][..]),
+        ("only one", &both[..1], closed(), order(None), 1, &["http-01: the port is closed"]),
+        ("order", &both, authorization("valid", &both, None), order(Some("CAA")), 1, &["CAA (", "at the parent"]),
+        ("deactivated", &both, authorization("deactivated", &both, None), order(None), 1, &["is deactivated"]),
+        ("no reason", &both, authorization("invalid", &both, None), order(None), 2, &["is invalid; the auth"]),
+    ] {
+        let faults = [
+            answer(AcmeStage::Authorization, authorization("pending", offered, None)),
+            answer(AcmeStage::Order, invalid),
+            answer(AcmeStage::Authorization, decided),
+        ];
+        bench.authority.fail(&faults.repeat(orders));
+        let error = bench.obtain().await.unwrap_err().to_string();
+        assert!(texts.iter().all(|text| error.contains(text)), "{case}: {error}");
+        assert_eq!(bench.authority.count(AcmeStage::NewOrder), orders, "{case}: {error}");
+    }
+    // A valid order cannot come of it.
+    bench.authority.fail(&[answer(AcmeStage::Authorization, closed())]);
+    let error = bench.obtain().await.unwrap_err().to_string();
+    assert_eq!(bench.authority.count(AcmeStage::NewOrder), 1, "{error}");
+    assert!(error.contains("the port is closed"), "{error}");
 }
 
 // RFC 8555 §7.4.2: an issued certificate is fetched up to four times, each with three tries; a new order would count towards the authority's rate limits.

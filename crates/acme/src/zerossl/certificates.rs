@@ -17,11 +17,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
-use crate::AcmeError;
 use crate::challenge::{OpenChallenge, Published, StoredChallenge};
 use crate::dns::encoded;
 use crate::http::{HttpClient, HttpRequest, Method, StatusCode};
 use crate::order::{CertificateRequest, ObtainedCertificate, POLL_TIMEOUT, is_chain, make_key, request_params};
+use crate::{AcmeError, OtherChallenge};
 
 /// The interface.
 const BASE: &str = "https://api.zerossl.com";
@@ -174,7 +174,10 @@ async fn issue(interface: &Interface, issuer: &ZeroSslIssuer, id: &str) -> Resul
             match &*status {
                 "issued" => return Ok(()),
                 "pending_validation" => {}
-                other => return Err(AcmeError::Unverified(format!("the certificate is {}", short(other)))),
+                other => {
+                    let why = format!("the certificate is {}", short(other));
+                    return Err(AcmeError::Unverified(why, OtherChallenge::CannotHelp));
+                }
             }
             tokio::time::sleep(issuer.poll).await;
             status = interface.call::<CertificateObject>("poll", Method::GET, &format!("/{id}"), None).await?.status;
