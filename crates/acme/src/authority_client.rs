@@ -12,6 +12,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::header::{HeaderValue, RETRY_AFTER};
 use hyper::{Request, Response};
 use instant_acme::{BodyWrapper, BytesResponse, Error, Problem};
+use serde::Deserialize;
 
 use crate::http::{HttpClient, HttpError, HttpRequest, HttpResponse, Method, StatusCode};
 use crate::{AcmeError, Issuer};
@@ -32,10 +33,12 @@ pub(crate) struct AuthorityClient {
 }
 
 /// Facts of the last response; empty if none has arrived.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Default)]
 struct LastResponse {
     status: Option<StatusCode>,
     retry_at: Option<SystemTime>,
+    /// The URL at which the account's holder has to act (RFC 8555 §7.3.3).
+    instance: Option<String>,
 }
 
 impl AuthorityClient {
@@ -61,7 +64,17 @@ impl AuthorityClient {
         self.last().retry_at
     }
 
-    /// The time until then; zero if the last response named none.
+    /// Adds the facts in the last response that concern the operator and the next order to its error.
+    pub(crate) fn explain(&self, error: AcmeError) -> AcmeError {
+        let (retry_at, instance) = (self.retry_at(), self.last().instance.take());
+        let error = match instance {
+            Some(url) => AcmeError::UserAction(url, Box::new(error)),
+            None => error,
+        };
+        error.not_before(retry_at)
+    }
+
+    /// The time until [`retry_at`](Self::retry_at); zero if the last response named none.
     pub(crate) fn asked(&self) -> Duration {
         self.retry_at().and_then(|at| at.duration_since(SystemTime::now()).ok()).unwrap_or_default()
     }
@@ -94,7 +107,7 @@ impl AuthorityClient {
             if let Ok(response) = &exchanged {
                 let now = SystemTime::now();
                 let retry_at = response.retry_after(now).map(|after| now + after.min(RETRY_AFTER_MAX));
-                *self.last() = LastResponse { status: Some(response.status), retry_at };
+                *self.last() = LastResponse { status: Some(response.status), retry_at, instance: instance(response) };
             }
             let pause = self.try_pause.max(self.asked());
             if tries == TRIES_MAX || pause > TRY_PAUSE_MAX || !is_passing(&exchanged) {
@@ -153,6 +166,20 @@ fn is_passing(exchanged: &Result<HttpResponse, HttpError>) -> bool {
         Ok(_) => false,
         Err(error) => matches!(error, HttpError::Exchange(_)),
     }
+}
+
+/// The URL in a problem document where the account's holder has to act, for example to agree to new terms of service (RFC 8555 §7.3.3).
+fn instance(response: &HttpResponse) -> Option<String> {
+    #[derive(Deserialize)]
+    struct UserAction {
+        r#type: String,
+        instance: String,
+    }
+    if !response.status.is_client_error() {
+        return None;
+    }
+    let UserAction { r#type, instance } = serde_json::from_slice(&response.body).ok()?;
+    (r#type == "urn:ietf:params:acme:error:userActionRequired").then_some(instance)
 }
 
 /// The error for a response of failure without a problem document.

@@ -24,6 +24,8 @@ pub enum AcmeError {
     Test(String, Box<Self>),
     /// The order failed, and the last response has a `Retry-After` of this time (RFC 8555 §6.6).
     NotBefore(SystemTime, Box<Self>),
+    /// The order failed because the account's holder has to act at this URL (RFC 8555 §7.3.3).
+    UserAction(String, Box<Self>),
     /// The TXT record of DNS-01 could not be presented.
     Dns(DnsError),
     /// A request outside the protocol's own connection failed.
@@ -68,7 +70,7 @@ impl AcmeError {
                 OffsetDateTime::parse(&format!("{date}T{time}Z"), &Rfc3339).ok().map(Into::into)
             }
             Self::NotBefore(at, error) => error.retry_at().max(Some(*at)),
-            Self::Test(_, error) => error.retry_at(),
+            Self::Test(_, error) | Self::UserAction(_, error) => error.retry_at(),
             _ => None,
         }
     }
@@ -99,6 +101,7 @@ impl fmt::Display for AcmeError {
             Self::NoChallenge(offered, expected) => write!(f, "found the challenges {offered}, expected {expected}"),
             Self::Test(directory, error) => write!(f, "the test authority {directory} issued nothing: {error}"),
             Self::NotBefore(_, error) => error.fmt(f),
+            Self::UserAction(url, error) => write!(f, "{error}: visit {url}"),
             Self::Dns(error) => error.fmt(f),
             Self::Http(error) => error.fmt(f),
             Self::Malformed(found) => write!(f, "the authority's answer cannot be used: {found}"),

@@ -87,7 +87,7 @@ async fn obtain_from(
     storage: &SharedStorage,
 ) -> Result<ObtainedCertificate, AcmeError> {
     let authority = AuthorityClient::new(issuer)?;
-    obtain_over(&authority, issuer, wanted, storage).await.map_err(|error| error.not_before(authority.retry_at()))
+    obtain_over(&authority, issuer, wanted, storage).await.map_err(|error| authority.explain(error))
 }
 
 async fn obtain_over(

@@ -207,6 +207,19 @@ async fn an_order_without_the_replaced_certificate() {
     assert_eq!(bench.authority.count(AcmeStage::NewOrder), TRIES + 1);
 }
 
+// RFC 8555 §7.3.3: the `instance` of `userActionRequired` is the URL where a human agrees to new terms of service.
+#[tokio::test]
+async fn an_action_of_the_operator() {
+    const ACTION: &str = r#"{"type":"urn:ietf:params:acme:error:userActionRequired","detail":"new terms",
+        "instance":"https://ca.example/agree/1"}"#;
+    let bench = FaultFixture::new("action").await;
+    bench
+        .authority
+        .fail(&[(AcmeStage::NewOrder, InjectedFault::Answer("403 Forbidden\r\nReplay-Nonce: %NONCE", ACTION))]);
+    let error = bench.obtain().await.unwrap_err().to_string();
+    assert!(error.contains("new terms") && error.ends_with(": visit https://ca.example/agree/1"), "{error}");
+}
+
 // RFC 8555 §7.1: a member that is missing, or of another type, fails the order. No answer makes the client panic or fetch another resource.
 #[tokio::test]
 async fn responses_without_required_members() {
