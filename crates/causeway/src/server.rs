@@ -44,6 +44,7 @@ mod issuers;
 mod measures;
 mod on_demand;
 mod order_limits;
+mod order_slots;
 mod pull;
 mod range_fetches;
 mod renewals;

@@ -58,6 +58,11 @@ impl IssuancePlan {
         &self.issuers
     }
 
+    /// The storage key of the authority that orders try first.
+    pub(super) fn first_authority(&self) -> &str {
+        self.public.authorities.first().map_or("", |authority| authority)
+    }
+
     /// Identifies the issuers' accounts. `usual` is the storage of names without one of their own.
     pub(super) fn accounts(&self, usual: &SharedStorage) -> Box<[u64]> {
         let storage = self.storage(usual).identity();

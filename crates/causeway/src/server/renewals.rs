@@ -7,16 +7,15 @@ use std::time::{Duration, Instant, SystemTime};
 
 use causeway_acme::{PublicIssuer, RenewalAdvisor};
 use causeway_certs::{Certificate, IssuedCertificate, Keeper};
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::blocking::locked;
 use super::issuance_plan::{IssuancePlan, RenewError};
 use super::on_demand::Permission;
 use super::order_limits::{LIMITED_MAX, OrderLimits};
+use super::order_slots::{OrderSlots, OrderUrgency};
 
-/// Certificates that are obtained concurrently. More would only wait for the authority's rate limits.
-const CONCURRENT_MAX: usize = 32;
 /// The longest sleep until a renewal, so that a step of the clock delays no renewal by more.
 const SLEEP_MAX: Duration = Duration::from_secs(10 * 60);
 /// The fraction of the lifetime that remains at the latest when a certificate is renewed, independent of its authority's suggestion; CertMagic's.
@@ -48,8 +47,7 @@ pub(super) struct CertificateEvents {
 #[derive(Clone)]
 pub(super) struct Renewals {
     keeper: Arc<Keeper>,
-    /// Bounds the concurrent orders.
-    slots: Arc<Semaphore>,
+    slots: Arc<OrderSlots>,
     attempts: Arc<Mutex<HashMap<String, Attempt>>>,
     advisor: Arc<RenewalAdvisor>,
     advised: Arc<Mutex<HashMap<String, AdvisedName>>>,
@@ -102,10 +100,9 @@ impl Renewals {
         locked(&advised).retain(|_, name| name.is_needed());
         let limits = before.map(|before| Arc::clone(&before.limits)).unwrap_or_default();
         limits.remove_ended(SystemTime::now());
-        let slots = Arc::new(Semaphore::new(CONCURRENT_MAX));
         Self {
             keeper: Arc::clone(keeper),
-            slots,
+            slots: Arc::default(),
             attempts: Arc::default(),
             advisor: Arc::default(),
             advised,
@@ -177,8 +174,7 @@ impl Renewals {
     /// # Errors
     /// The reason why no issuer signed a certificate.
     pub(super) async fn obtain(&self, plan: &IssuancePlan, attempt: usize) -> Result<(), RenewError> {
-        // The semaphore is never closed.
-        let _slot = self.slots.acquire().await.map_err(|error| RenewError::Local(error.to_string()))?;
+        let _slot = self.slots.acquire(plan.first_authority(), OrderUrgency::Handshake).await;
         plan.renew(&self.keeper, attempt, false, &self.limits).await
     }
 
@@ -193,7 +189,7 @@ struct Task {
     plan: IssuancePlan,
     permission: Option<Permission>,
     keeper: Arc<Keeper>,
-    slots: Arc<Semaphore>,
+    slots: Arc<OrderSlots>,
     attempts: Arc<Mutex<HashMap<String, Attempt>>>,
     advisor: Arc<RenewalAdvisor>,
     advised: Arc<Mutex<HashMap<String, AdvisedName>>>,
@@ -261,8 +257,7 @@ impl Task {
                 return;
             }
             locked(attempts).insert(name.clone(), Attempt::Running);
-            // The semaphore is never closed.
-            let Ok(slot) = slots.acquire().await else { return };
+            let slot = Box::pin(slots.acquire(plan.first_authority(), OrderUrgency::Background)).await;
             let is_early = advised.advice.as_ref().is_some_and(Advice::is_due) || self.is_revoked();
             let error = match Box::pin(plan.renew(keeper, failures, is_early, &self.limits)).await {
                 Ok(()) if keeper.renew_at(name).is_some_and(|at| SystemTime::now() < at) => {
