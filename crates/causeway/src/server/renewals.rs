@@ -395,10 +395,11 @@ fn pause_until(failures: usize, retry_at: Option<SystemTime>, now: SystemTime) -
     pause(failures).max(limited.min(LIMITED_MAX))
 }
 
+/// Describes a pause for the log. Rounds up, because the next attempt is not before its end.
 pub(super) fn in_words(pause: Duration) -> String {
-    match pause.as_secs() {
+    match pause.as_nanos().div_ceil(1_000_000_000) {
         seconds @ 0..60 => format!("{seconds} s"),
-        seconds => format!("{} min", seconds / 60),
+        seconds => format!("{} min", seconds.div_ceil(60)),
     }
 }
 

@@ -18,6 +18,22 @@ fn pauses_of_rate_limits() {
     assert_eq!(pause_until(3, Some(now - Duration::from_secs(60)), now), pause(3));
 }
 
+// The next attempt is not before the time in the log.
+#[test]
+fn pauses_in_words() {
+    for (ms, want) in [
+        (0, "0 s"),
+        (10_000, "10 s"),
+        (10_001, "11 s"),
+        (59_001, "1 min"),
+        (60_000, "1 min"),
+        (119_999, "2 min"),
+        (120_001, "3 min"),
+    ] {
+        assert_eq!(in_words(Duration::from_millis(ms)), want, "{ms} ms");
+    }
+}
+
 fn keeper(storages: &Storages) -> Arc<Keeper> {
     open(storages, Vec::new(), None, None)
 }
