@@ -101,7 +101,11 @@ impl IssuancePlan {
         let locked = blocking(move || storage.lock(&format!("issue_cert_{name}"))).await;
         // Held until the certificate is stored: of several processes with this storage one obtains the certificate, and the others then find
         // it.
-        let lock = Arc::new(locked.map_err(RenewError::Local)?.map_err(failed)?);
+        let locked = locked.map_err(RenewError::Local)?.map_err(|error| match error {
+            Error::Locked(_) => RenewError::Elsewhere(error.to_string()),
+            error => failed(error),
+        });
+        let lock = Arc::new(locked?);
         let old = keeper.issued(&self.public.name);
         let (at_work, name) = (Arc::clone(keeper), self.public.name.clone());
         let is_found = blocking(move || at_work.reload(&name, SystemTime::now())).await;
@@ -202,15 +206,17 @@ impl IssuancePlan {
 
 /// Why a name has no new certificate.
 pub(super) enum RenewError {
-    /// Storage or a local authority failed, or another process has held the name's lock for too long. No order was made.
+    /// Storage or a local authority failed. No order was made.
     Local(String),
+    /// Another process has held the name's lock for as long as storage waits: it is obtaining the certificate.
+    Elsewhere(String),
     /// The authorities' reasons, and the time before which all of them refuse another order, if they have named one. It may be over.
     Authority(String, Option<SystemTime>),
 }
 
 impl fmt::Display for RenewError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Local(why) | Self::Authority(why, _)) = self;
+        let (Self::Local(why) | Self::Elsewhere(why) | Self::Authority(why, _)) = self;
         f.write_str(why)
     }
 }

@@ -244,10 +244,13 @@ async fn sign(shared: &Shared, name: &str, signed: SignedName) -> Option<Arc<Cer
     let outcome = match is_allowed(shared, name).await {
         true => shared.sign(name, signed, failures).await.map_err(|error| {
             let pause = pause_after(&error, &mut failures, SystemTime::now());
-            tracing::error!(
-                "{name}: cannot obtain a certificate: {error}; refusing its handshakes for {}",
-                in_words(pause)
-            );
+            let refusing = format!("refusing its handshakes for {}", in_words(pause));
+            match &error {
+                RenewError::Elsewhere(_) => {
+                    tracing::info!("{name}: another server with this storage is obtaining its certificate; {refusing}");
+                }
+                _ => tracing::error!("{name}: cannot obtain a certificate: {error}; {refusing}"),
+            }
             RefusedName { until: Instant::now() + pause, failures }
         }),
         false => Err(RefusedName { until: Instant::now() + DENIED_FOR, failures }),

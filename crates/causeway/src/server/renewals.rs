@@ -32,6 +32,10 @@ const PAUSES: [u64; 12] = [1, 2, 2, 5, 10, 10, 20, 30, 60, 120, 180, 360];
 /// The pause after a failure of the storage or a local authority. It is short, because no rate limit applies.
 const LOCAL_PAUSE: Duration = Duration::from_secs(10);
 
+/// How long another server with the storage may obtain a name's certificate before that is an error: longer than an order of several issuers,
+/// each with its test authority and two challenges.
+const ELSEWHERE_MAX: Duration = Duration::from_secs(60 * 60);
+
 /// The signals between the tasks of certificates.
 #[derive(Default)]
 pub(super) struct CertificateEvents {
@@ -78,7 +82,7 @@ impl RunningTask {
 /// The state of a name without a fresh certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Attempt {
-    /// An order is in progress, or waits for others.
+    /// An order is in progress, here or at another server with the storage, or waits for others.
     Running,
     /// The last order failed.
     Failed {
@@ -175,7 +179,12 @@ impl Renewals {
     /// The reason why no issuer signed a certificate.
     pub(super) async fn obtain(&self, plan: &IssuancePlan, attempt: usize) -> Result<(), RenewError> {
         let _slot = self.slots.acquire(plan.first_authority(), OrderUrgency::Handshake).await;
-        plan.renew(&self.keeper, attempt, false, &self.limits).await
+        let renew = || plan.renew(&self.keeper, attempt, false, &self.limits);
+        match renew().await {
+            // A handshake waits for twice the time in which storage gives up its lock.
+            Err(RenewError::Elsewhere(_)) => renew().await,
+            done => done,
+        }
     }
 
     /// The state of the names without a fresh certificate.
@@ -232,7 +241,7 @@ impl Task {
     async fn run(self) {
         let Self { plan, keeper, slots, attempts, .. } = &self;
         let name = &plan.public().name;
-        let mut failures = 0;
+        let (mut failures, mut elsewhere_since) = (0, None);
         let mut advised = locked(&self.advised).get(name).cloned().unwrap_or_default();
         let mut revoked = self.events.revoked.subscribe();
         loop {
@@ -257,10 +266,14 @@ impl Task {
                 return;
             }
             locked(attempts).insert(name.clone(), Attempt::Running);
-            let slot = Box::pin(slots.acquire(plan.first_authority(), OrderUrgency::Background)).await;
-            let is_early = advised.advice.as_ref().is_some_and(Advice::is_due) || self.is_revoked();
-            let error = match Box::pin(plan.renew(keeper, failures, is_early, &self.limits)).await {
+            let renewed = Box::pin(async {
+                let _slot = slots.acquire(plan.first_authority(), OrderUrgency::Background).await;
+                let is_early = advised.advice.as_ref().is_some_and(Advice::is_due) || self.is_revoked();
+                plan.renew(keeper, failures, is_early, &self.limits).await
+            });
+            let error = match renewed.await {
                 Ok(()) if keeper.renew_at(name).is_some_and(|at| SystemTime::now() < at) => {
+                    elsewhere_since = None;
                     advised.renewed = Some(Instant::now());
                     locked(&self.advised).insert(name.clone(), advised.clone());
                     self.events.issued.notify_one();
@@ -273,7 +286,11 @@ impl Task {
                 }
                 Err(error) => error,
             };
-            drop(slot);
+            if is_elsewhere(&error, &mut elsewhere_since, Instant::now()) {
+                tracing::info!("{name}: another server with this storage is obtaining its certificate");
+                tokio::time::sleep(LOCAL_PAUSE).await;
+                continue;
+            }
             let pause = self.until_ended(pause_after(&error, &mut failures, SystemTime::now()));
             tracing::error!("{name}: cannot obtain a certificate: {error}; retrying in {}", in_words(pause));
             let retry_at = SystemTime::now() + pause;
@@ -373,10 +390,22 @@ impl Advice {
     }
 }
 
+/// Whether another server with the storage is still obtaining the certificate, and may take longer. `since` is the time at which it was seen
+/// first.
+fn is_elsewhere(error: &RenewError, since: &mut Option<Instant>, now: Instant) -> bool {
+    match error {
+        RenewError::Elsewhere(_) => now.duration_since(*since.get_or_insert(now)) < ELSEWHERE_MAX,
+        RenewError::Local(_) | RenewError::Authority(..) => {
+            *since = None;
+            false
+        }
+    }
+}
+
 /// How long to wait after a failed attempt. Counts those of the authorities.
 pub(super) fn pause_after(error: &RenewError, failures: &mut usize, now: SystemTime) -> Duration {
     match error {
-        RenewError::Local(_) => LOCAL_PAUSE,
+        RenewError::Local(_) | RenewError::Elsewhere(_) => LOCAL_PAUSE,
         RenewError::Authority(_, retry_at) => {
             *failures += 1;
             pause_until(*failures - 1, *retry_at, now)

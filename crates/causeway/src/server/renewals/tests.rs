@@ -1,6 +1,9 @@
 use std::path::Path;
+use std::sync::atomic::AtomicUsize;
 
-use causeway_certs::{AuthoritySpec, FileStorage, KeyKind, OcspPolicy, SharedStorage};
+use causeway_certs::{
+    AuthoritySpec, Durability, Error, FileStorage, KeyKind, Lock, OcspPolicy, SharedStorage, Storage,
+};
 use causeway_config::plan::{self, AcmeIssuer, ManagedName, PublicName};
 
 use super::super::issuance_plan::tests::{public_name, storages};
@@ -170,6 +173,75 @@ async fn a_rate_limit_outlives_a_reload() {
     assert_eq!(task.until_ended(pause(0)), pause(0));
     assert_eq!(third.task(plan(None), None).until_ended(LIMITED_MAX), LIMITED_MAX);
     std::fs::remove_dir_all(&directory).unwrap();
+}
+
+/// A storage whose lock another server holds for a number of waits.
+#[derive(Debug)]
+struct BusyStorage {
+    storage: FileStorage,
+    waits: AtomicUsize,
+}
+
+impl Storage for BusyStorage {
+    fn identity(&self) -> String {
+        self.storage.identity()
+    }
+
+    fn location(&self, key: &str) -> String {
+        self.storage.location(key)
+    }
+
+    fn load(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
+        self.storage.load(key)
+    }
+
+    fn modified(&self, key: &str) -> Result<Option<SystemTime>, Error> {
+        self.storage.modified(key)
+    }
+
+    fn store(&self, key: &str, value: &[u8], durability: Durability) -> Result<(), Error> {
+        self.storage.store(key, value, durability)
+    }
+
+    fn delete(&self, key: &str) -> Result<(), Error> {
+        self.storage.delete(key)
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<String>, Error> {
+        self.storage.list(prefix)
+    }
+
+    fn lock(&self, name: &str) -> Result<Lock, Error> {
+        let waits = name.starts_with("issue_cert_")
+            && self.waits.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |waits| waits.checked_sub(1)).is_ok();
+        if waits { Err(Error::Locked(name.to_owned())) } else { self.storage.lock(name) }
+    }
+}
+
+// Caddy's documentation of `storage`: servers with one storage share the work of obtaining certificates. The order of another server, which may
+// take minutes, is no failure, and a handshake waits for it for a minute.
+#[tokio::test]
+async fn an_order_of_another_server() {
+    let folder = std::env::temp_dir().join(format!("causeway-renewals-elsewhere-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    let usual = Arc::new(BusyStorage { storage: FileStorage::new(&folder), waits: AtomicUsize::new(0) });
+    let storages = Storages::open(usual.clone(), std::iter::empty(), Path::new("")).unwrap();
+    let name = PublicName { fallback: Some(fallback()), ..public_name() };
+    let plan = IssuancePlan::new(&name, KeyKind::P256, false, &storages);
+    let keeper = open(&storages, vec![AuthoritySpec::new("local")], Some(&plan), None);
+    let renewals = Renewals::new(&keeper, None);
+    usual.waits.store(2, Ordering::SeqCst);
+    let error = renewals.obtain(&plan, 3).await.unwrap_err();
+    assert!(matches!(error, RenewError::Elsewhere(_)), "{error}");
+    let (mut failures, now, mut since) = (3, Instant::now(), None);
+    assert_eq!((pause_after(&error, &mut failures, SystemTime::now()), failures), (LOCAL_PAUSE, 3));
+    assert!(is_elsewhere(&error, &mut since, now));
+    assert!(is_elsewhere(&error, &mut since, now + ELSEWHERE_MAX / 2));
+    assert!(!is_elsewhere(&error, &mut since, now + ELSEWHERE_MAX), "its process is stuck");
+    assert!(!is_elsewhere(&RenewError::Local(String::new()), &mut since, now) && since.is_none());
+    usual.waits.store(1, Ordering::SeqCst);
+    assert!(renewals.obtain(&plan, 3).await.is_ok());
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 // A client that lets names leave memory and come back must not start a task with each handshake.
