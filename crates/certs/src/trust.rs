@@ -164,8 +164,11 @@ impl TrustStores {
         let update = self.program(family.update[0], "ca-certificates")?;
         let file = directory.join(format!("{}.{}", root.label, family.extension));
         write(&file, root)?;
-        run(Command::new(update).args(&family.update[1..])).inspect_err(|_| {
+        let update = || run(Command::new(&update).args(&family.update[1..]));
+        update().inspect_err(|_| {
+            // Best effort: the command may have written a part of its output, from which the next run removes the root.
             let _ = fs::remove_file(&file);
+            let _ = update();
         })?;
         Ok(true)
     }
