@@ -230,6 +230,16 @@ fn content_below_its_length_after_the_response_has_begun() {
         let want = "> 1 RST_STREAM NO_ERROR\n< 1 fault 400\n< 3 GET / host=a.test";
         assert!(lines.ends_with(want) || lines == format!("< 1 data hell\n{want}"), "{lines}");
     }
+    // After the last byte of a sized response, whose end the driver has not reported yet.
+    let mut peer = Peer::connected(Settings::default());
+    peer.feed(&upload);
+    peer.send_head(1, &[], 413, Framing::Sized(4));
+    peer.send(1, b"long");
+    peer.take();
+    peer.feed(&data(1, END_STREAM, b"hell"));
+    assert!(peer.take().ends_with("> 1 RST_STREAM NO_ERROR\n< 1 fault 400"));
+    peer.finish(1);
+    assert_eq!((peer.take().as_str(), peer.server.streams()), ("", 0));
     // Without a Content-Length the client may have stopped its upload too. A whole upload needs no reset.
     for (fields, want) in [(&[][..], "> 1 RST_STREAM NO_ERROR\n< 1 end"), (&[("content-length", "4")], "< 1 end")] {
         let mut peer = Peer::connected(Settings::default());

@@ -164,12 +164,12 @@ impl Connection {
         // With a Content-Length, or without one: the end of an upload that the client may have stopped. A tunnel ends in any case.
         let may_be_stopped = is_short || stream.remote == Remote::Open(None) && !stream.kind.is_connect;
         stream.remote = Remote::Done;
+        if self.role == Role::Server && may_be_stopped && stream.is_ended() {
+            // RFC 9113 §8.1: the response was complete before the request. When curl 7.88 stops an upload because of the status, it waits
+            // for this frame, without a time limit. Other clients ignore it, as §5.1 demands for a closed stream.
+            frame::put_reset(id, ErrorCode::NoError, out);
+        }
         if stream.local == Local::Finished {
-            if self.role == Role::Server && may_be_stopped {
-                // RFC 9113 §8.1: the response was complete before the request. When curl 7.88 stops an upload because of the status, it
-                // waits for this frame, without a time limit. Other clients ignore it, as §5.1 demands for a closed stream.
-                frame::put_reset(id, ErrorCode::NoError, out);
-            }
             self.forget(id, out);
         }
         Ok(if is_short { InputStep::ShortEnd(id) } else { InputStep::End(id) })
