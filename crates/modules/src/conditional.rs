@@ -109,8 +109,13 @@ pub(crate) fn date(value: Option<&[u8]>) -> Option<u64> {
 /// Parses a date whose weekday is that of another date. As in Go, the name of the day must only be one; httpdate compares it with the date.
 #[cold]
 fn date_of_any_weekday(text: &str) -> Option<SystemTime> {
+    // The longest date is `Wednesday, 01-Jan-90 00:00:00 GMT`.
+    const BYTES_MAX: usize = 33;
     const SHORT: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
     const LONG: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+    if text.len() > BYTES_MAX {
+        return None;
+    }
     let (day, rest) = text.split_at(text.find(|letter: char| !letter.is_ascii_alphabetic())?);
     let names = [SHORT, LONG].into_iter().find(|names| names.contains(&day))?;
     names.iter().find_map(|name| httpdate::parse_http_date(&format!("{name}{rest}")).ok())
@@ -133,6 +138,8 @@ mod tests {
             ("Fri, 01 Jan 1990 00:00:00 GMT", Some(631_152_000)),
             ("Friday, 01-Jan-90 00:00:00 GMT", Some(631_152_000)),
             ("Fri Jan  1 00:00:00 1990", Some(631_152_000)),
+            ("Tuesday, 01-Jan-90 00:00:00 GMT", Some(631_152_000)),
+            ("Wednesday, 01-Jan-90 00:00:00 GMT", Some(631_152_000)),
             ("Fry, 01 Jan 1990 00:00:00 GMT", None),
             ("Friday, 01 Jan 1990 00:00:00 GMT", None),
             ("01 Jan 1990 00:00:00 GMT", None),
