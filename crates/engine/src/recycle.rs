@@ -11,7 +11,7 @@ use crate::worker::Core;
 /// Ends an exchange whose response is sent, or whose peer is gone.
 pub(crate) fn recycle(core: &Core, exchange: Exchange) {
     let Exchange { mut cx, wake, ending, status, received, mut sending, .. } = exchange;
-    cx.set_sent_trailers(sending.take_sent_trailers());
+    cx.set_response_trailers(sending.take_trailers());
     if cx.is_measured() {
         // Without the refresh the duration of an exchange that one turn began and ended would be 0.
         clock::refresh();

@@ -462,7 +462,7 @@ mod tests {
         }
     }
 
-    // A time of day that the change to summer time skips comes again on the next day; one that the change back repeats comes twice.
+    // A time of day that the change to summer time skips comes again on the next day.
     #[test]
     fn a_time_of_day_that_is_skipped() {
         let zone = TimeZone::posix("EST5EDT,M3.2.0,M11.1.0").unwrap();

@@ -90,7 +90,7 @@ impl ImportBudget {
     /// # Errors
     /// Beyond the bounds: the error's text.
     fn take(&mut self, len: usize) -> Result<(), &'static str> {
-        self.tokens = self.tokens.checked_sub(1).ok_or("imports bring in more than a million words")?;
+        self.tokens = self.tokens.checked_sub(1).ok_or("imports bring in more than a million tokens")?;
         self.check(len)?;
         self.bytes -= len;
         Ok(())

@@ -554,8 +554,8 @@ fn imports_that_grow() {
     let by_imports = levels("a", &|below| format!("import s{below}\n").repeat(4));
     for (text, import, want) in [
         (by_arguments, "import s14 xxxxxxxx", "imports bring in more than 64 MiB of text"),
-        (by_blocks, "import s14 {\nvars a b\n}", "imports bring in more than a million words"),
-        (by_imports, "import s14", "imports bring in more than a million words"),
+        (by_blocks, "import s14 {\nvars a b\n}", "imports bring in more than a million tokens"),
+        (by_imports, "import s14", "imports bring in more than a million tokens"),
     ] {
         let error = read(&format!("{text}:80 {{\n{import}\n}}\n")).unwrap_err().to_string();
         assert!(error.contains(want), "{error}");

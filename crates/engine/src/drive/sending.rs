@@ -32,8 +32,8 @@ pub(crate) struct Sending {
     sent_at_flush: u64,
     /// Bytes of content that the head announced; 0 if it announced no length.
     announced: u64,
-    /// The trailers, once they were sent.
-    sent_trailers: Option<Box<FieldMap>>,
+    /// The content's trailers, once the machine has them. It may have dropped some.
+    trailers: Option<Box<FieldMap>>,
     /// The value of the head's `Trailer` field, if only its trailers may be sent.
     declared: Option<Box<[u8]>>,
 }
@@ -84,7 +84,7 @@ pub(super) fn is_listed(list: &[u8], name: NameRef<'_>) -> bool {
 impl Sending {
     /// Before the head.
     pub(super) fn new() -> Self {
-        Self { phase: Phase::NotBegun, sent: 0, sent_at_flush: 0, announced: 0, sent_trailers: None, declared: None }
+        Self { phase: Phase::NotBegun, sent: 0, sent_at_flush: 0, announced: 0, trailers: None, declared: None }
     }
 
     /// Sets the length that the head announces.
@@ -174,9 +174,9 @@ impl Sending {
         if self.has_length() { self.sent.min(self.announced) } else { self.sent }
     }
 
-    /// Takes the trailers that were sent.
-    pub(crate) fn take_sent_trailers(&mut self) -> Option<Box<FieldMap>> {
-        self.sent_trailers.take()
+    /// Takes the content's trailers, for the record of the exchange.
+    pub(crate) fn take_trailers(&mut self) -> Option<Box<FieldMap>> {
+        self.trailers.take()
     }
 
     /// Returns whether content is there, or may be: a source that was not pulled yet counts.
@@ -240,7 +240,7 @@ impl Sending {
                         fields.retain(|name, _| is_listed(declared, name));
                     }
                     machine.send_trailers(stream, &fields, out);
-                    self.sent_trailers = Some(fields);
+                    self.trailers = Some(fields);
                 }
                 Ok(Pull::Pending) => return PumpOutcome::Open,
                 // Content beyond the announced length was cut by the machine, so it does not matter here; missing content does.

@@ -82,8 +82,8 @@ impl EachField for Record<'_> {
     }
 }
 
-/// The object `resp_headers`. As in Caddy it has the trailers too: under their names if the head's `Trailer` announced them, otherwise after
-/// the prefix `Trailer:`.
+/// The object `resp_headers`. As in Caddy it has the trailers too: under their names if the head's `Trailer` announced them and the head has
+/// no such field, otherwise after the prefix `Trailer:`.
 struct ResponseFields<'r> {
     cx: &'r Context,
     table: &'r HeaderTable,
@@ -93,18 +93,19 @@ impl EachField for ResponseFields<'_> {
     fn each<S: FieldSink + ?Sized>(&self, sink: &mut S) {
         let fields = self.cx.response().fields();
         Headers { fields, left_out: &[], table: self.table }.each(sink);
-        let Some(trailers) = self.cx.sent_trailers() else { return };
+        let Some(trailers) = self.cx.response_trailers() else { return };
         let headers = Headers { fields: trailers, left_out: &[], table: self.table };
-        if fields.contains(names::TRAILER) {
-            return headers.each(sink);
-        }
         for (index, (field, _)) in trailers.iter().enumerate() {
             if headers.has_before(index, field) {
                 continue;
             }
             let values = |take: &mut dyn FnMut(&[u8])| trailers.get_all(field).for_each(&mut *take);
-            canonical(field.as_str(), |name| {
-                sink.value((&*format!("Trailer:{name}")).into(), LogValue::Texts(&values))
+            let is_secret = matches!(field, NameRef::Known(known) if self.table.0[known.index()].is_secret);
+            let value = if is_secret { LogValue::OneText(b"REDACTED") } else { LogValue::Texts(&values) };
+            let is_announced = fields.has_token(names::TRAILER, field.as_str());
+            canonical(field.as_str(), |name| match is_announced && fields.get(field).is_none() {
+                true => sink.value(name.into(), value),
+                false => sink.value((&*format!("Trailer:{name}")).into(), value),
             });
         }
     }

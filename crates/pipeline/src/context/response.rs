@@ -11,7 +11,7 @@ use crate::upstream::{Call, HeldResponseHandler};
 
 pub(super) struct ResponseState {
     pub(super) head: ResponseHead,
-    /// The trailers that were sent, for the access record.
+    /// The response's trailers, for the access record.
     trailers: Option<Box<FieldMap>>,
     /// Interim responses that the engine has not taken yet.
     interim: Vec<(StatusCode, FieldMap)>,
@@ -47,13 +47,13 @@ impl Context {
         &mut self.0.response.head
     }
 
-    /// Returns the trailers that were sent after the content.
-    pub fn sent_trailers(&self) -> Option<&FieldMap> {
+    /// Returns the response's trailers at the end of its exchange, also those that the client's connection could not carry.
+    pub fn response_trailers(&self) -> Option<&FieldMap> {
         self.0.response.trailers.as_deref()
     }
 
-    /// Keeps the trailers that were sent until the end of the exchange, for its record.
-    pub fn set_sent_trailers(&mut self, trailers: Option<Box<FieldMap>>) {
+    /// Keeps the response's trailers for the record of the exchange.
+    pub fn set_response_trailers(&mut self, trailers: Option<Box<FieldMap>>) {
         self.0.response.trailers = trailers;
     }
 
