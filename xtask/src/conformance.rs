@@ -6,10 +6,10 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::report::{Done, Halt};
+use crate::report::{Done, StepError};
 use crate::server::{ChildServer, binary, free_address};
 use crate::stage::Stage;
-use crate::steps::House;
+use crate::steps::Workspace;
 use crate::tools;
 
 /// Severities that must pass. SHOULD cases are not run.
@@ -24,16 +24,17 @@ const WAYS: [(&str, &str); 5] = [
     ("over h2c", "H2C"),
 ];
 
-pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
-    let suite = std::env::var_os("PEER_SUITE").map_or_else(|| house.root.join("../shared/peer-suite"), PathBuf::from);
+pub(crate) fn step(stage: &mut Stage, workspace: &Workspace) -> Result<Done, StepError> {
+    let suite =
+        std::env::var_os("PEER_SUITE").map_or_else(|| workspace.root.join("../shared/peer-suite"), PathBuf::from);
     let script = suite.join("h1cases.py");
     if !script.exists() {
-        return Err(Halt::Nothing("no h1cases.py in ../shared/peer-suite or $PEER_SUITE".into()));
+        return Err(StepError::MissingOptional("no h1cases.py in ../shared/peer-suite or $PEER_SUITE".into()));
     }
-    let python = tools::PYTHON.need(stage, house)?;
-    let causeway = binary(stage, house)?;
+    let python = tools::PYTHON.need(stage, workspace)?;
+    let causeway = binary(stage, workspace)?;
 
-    let directory = house.scratch("conformance")?;
+    let directory = workspace.scratch("conformance")?;
     std::fs::write(directory.join("Caddyfile"), include_str!("conformance/Caddyfile"))?;
     let mut run = Command::new(causeway);
     run.args(["run", "--config", "Caddyfile"]).env("SOCKET", directory.join("second.sock"));
@@ -61,11 +62,11 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
             cases
         });
         let output = output.map_err(|halt| match halt {
-            Halt::Failed(output) => Halt::Failed(format!("{way}: {output}server log:\n{}", server.log())),
+            StepError::Failed(output) => StepError::Failed(format!("{way}: {output}server log:\n{}", server.log())),
             other => other,
         })?;
         let score = output.lines().rfind(|line| line.starts_with("SCORE ")).unwrap_or_default();
         says.push(format!("{way} {}", score.trim_start_matches("SCORE ")));
     }
-    Ok(Done::saying(says.join("; ")))
+    Ok(Done::with_detail(says.join("; ")))
 }

@@ -10,16 +10,16 @@ use std::process::Command;
 use anyhow::Context as _;
 use serde_json::Value;
 
-use crate::report::{Done, Halt};
+use crate::report::{Done, StepError};
 use crate::stage::Stage;
-use crate::steps::{House, metadata};
+use crate::steps::{Workspace, metadata};
 
 /// Files that each archive must contain.
 const FILES: &[&str] = &["Cargo.toml", "LICENSE-APACHE", "LICENSE-MIT", "README.md"];
 /// Fields of the manifest that must not be empty.
 const FIELDS: &[&str] = &["description", "license", "readme", "categories", "keywords", "rust_version"];
 
-pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
+pub(crate) fn step(stage: &mut Stage, workspace: &Workspace) -> Result<Done, StepError> {
     let meta = metadata(None)?;
     let packages = meta["packages"].as_array().context("cargo metadata: no packages")?;
     // `publish = false` is an empty list of registries.
@@ -27,16 +27,16 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
         packages.iter().partition(|package| package["publish"].as_array().is_some_and(Vec::is_empty));
     let faults: Vec<_> = public.iter().flat_map(|package| empty_fields(package)).collect();
     if !faults.is_empty() {
-        return Err(Halt::Failed(faults.join("\n")));
+        return Err(StepError::Failed(faults.join("\n")));
     }
 
-    let mut archive = house.cargo(&["package", "--workspace", "--no-verify", "--allow-dirty", "--quiet"]);
+    let mut archive = workspace.cargo(&["package", "--workspace", "--no-verify", "--allow-dirty", "--quiet"]);
     for package in private {
         archive.args(["--exclude", text(package, "name")?]);
     }
     stage.run(archive)?;
 
-    let directory = house.scratch("crates")?;
+    let directory = workspace.scratch("crates")?;
     let (mut members, mut patches) = (String::new(), String::new());
     for package in &public {
         let (name, version) = (text(package, "name")?, text(package, "version")?);
@@ -45,28 +45,29 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
         // With the present time: all files of an archive have one fixed time, by which cargo would not see that they have changed.
         unpack
             .arg("-xmzf")
-            .arg(house.target.join("package").join(format!("{unpacked}.crate")))
+            .arg(workspace.target.join("package").join(format!("{unpacked}.crate")))
             .arg("-C")
             .arg(&directory);
         stage.run(unpack)?;
         let missing: Vec<_> = FILES.iter().filter(|file| !is_filled(&directory.join(&unpacked).join(file))).collect();
         if !missing.is_empty() {
-            return Err(Halt::Failed(format!("{name}: the archive lacks {missing:?}")));
+            return Err(StepError::Failed(format!("{name}: the archive lacks {missing:?}")));
         }
         // Writing to a string cannot fail.
         let _ = writeln!(members, "    \"{unpacked}\",");
         let _ = writeln!(patches, "{name} = {{ path = \"{unpacked}\" }}");
     }
     let manifest = directory.join("Cargo.toml");
-    let workspace = format!("[workspace]\nresolver = \"3\"\nmembers = [\n{members}]\n\n[patch.crates-io]\n{patches}");
-    fs::write(&manifest, workspace).context("cannot write the manifest of the unpacked crates")?;
-    fs::copy(house.root.join("Cargo.lock"), directory.join("Cargo.lock")).context("cannot copy Cargo.lock")?;
+    let manifest_text =
+        format!("[workspace]\nresolver = \"3\"\nmembers = [\n{members}]\n\n[patch.crates-io]\n{patches}");
+    fs::write(&manifest, manifest_text).context("cannot write the manifest of the unpacked crates")?;
+    fs::copy(workspace.root.join("Cargo.lock"), directory.join("Cargo.lock")).context("cannot copy Cargo.lock")?;
 
-    let mut check = house.cargo(&["check", "--workspace", "--manifest-path"]);
+    let mut check = workspace.cargo(&["check", "--workspace", "--manifest-path"]);
     // A shared target directory: the step `clippy` has compiled the dependencies.
-    check.arg(&manifest).env("CARGO_TARGET_DIR", &house.target);
+    check.arg(&manifest).env("CARGO_TARGET_DIR", &workspace.target);
     stage.run(check)?;
-    Ok(Done::saying(format!("{} crates", public.len())))
+    Ok(Done::with_detail(format!("{} crates", public.len())))
 }
 
 /// Names each empty field of a package's manifest.

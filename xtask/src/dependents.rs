@@ -4,9 +4,9 @@
 
 use anyhow::Context as _;
 
-use crate::report::{Done, Halt};
+use crate::report::{Done, StepError};
 use crate::stage::Stage;
-use crate::steps::House;
+use crate::steps::Workspace;
 
 /// Each package, with the features of our crates that it is built with.
 const VARIANTS: [(&str, &[&str]); 5] = [
@@ -17,20 +17,20 @@ const VARIANTS: [(&str, &[&str]); 5] = [
     ("dependent-serves", &["axum", "upgrade"]),
 ];
 
-pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
-    let manifest = house.side_workspace("tests/dependents")?;
+pub(crate) fn step(stage: &mut Stage, workspace: &Workspace) -> Result<Done, StepError> {
+    let manifest = workspace.side_workspace("tests/dependents")?;
     // Use the versions of our own lock file; cargo adds packages that only a dependent needs, such as parts of axum.
-    let (ours, theirs) = (house.root.join("Cargo.lock"), manifest.with_file_name("Cargo.lock"));
+    let (ours, theirs) = (workspace.root.join("Cargo.lock"), manifest.with_file_name("Cargo.lock"));
     std::fs::copy(&ours, &theirs).with_context(|| format!("cannot copy {}", ours.display()))?;
     for (package, features) in VARIANTS {
-        let mut run = house.cargo(&["run", "--manifest-path"]);
+        let mut run = workspace.cargo(&["run", "--manifest-path"]);
         run.arg(&manifest).args(["--package", package]);
         if !features.is_empty() {
             run.args(["--features", &features.join(",")]);
         }
         // A shared target directory: packages that do not depend on the features are already built.
-        run.env("CARGO_TARGET_DIR", &house.target);
+        run.env("CARGO_TARGET_DIR", &workspace.target);
         stage.run(run)?;
     }
-    Ok(Done::saying(format!("{} builds", VARIANTS.len())))
+    Ok(Done::with_detail(format!("{} builds", VARIANTS.len())))
 }

@@ -40,17 +40,17 @@ use self::servers::ServerPair;
 use self::shrink::{DifferentialCase, shrink};
 use self::wanted::{ObservedDifference, WANTED, covering};
 use self::words::PORTS;
-use crate::report::{Done, Halt};
+use crate::report::{Done, StepError};
 use crate::stage::Stage;
-use crate::steps::House;
+use crate::steps::Workspace;
 
 pub(crate) use options::USAGE;
 
 /// Runs the step of `./test`. The environment variable `DIFFERENTIAL` holds the command's options.
-pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
+pub(crate) fn step(stage: &mut Stage, workspace: &Workspace) -> Result<Done, StepError> {
     let words = std::env::var("DIFFERENTIAL").unwrap_or_default();
     let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
-    run(stage, house, &Options::parse(&words)?)
+    run(stage, workspace, &Options::parse(&words)?)
 }
 
 /// Runs `cargo xtask differential …`.
@@ -60,24 +60,24 @@ pub(crate) fn main(words: &[String]) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let options = Options::parse(words)?;
-    let house = House::find(false)?;
+    let workspace = Workspace::find(false)?;
     let mut stage = Stage::begin("differential");
-    let outcome = run(&mut stage, &house, &options);
+    let outcome = run(&mut stage, &workspace, &options);
     stage.clear();
     Ok(match outcome {
         Ok(done) => {
             println!("{}", done.detail);
             ExitCode::SUCCESS
         }
-        Err(Halt::Failed(text) | Halt::Lacks(text) | Halt::Nothing(text)) => {
+        Err(StepError::Failed(text) | StepError::MissingTool(text) | StepError::MissingOptional(text)) => {
             println!("{text}");
             ExitCode::FAILURE
         }
     })
 }
 
-fn run(stage: &mut Stage, house: &House, options: &Options) -> Result<Done, Halt> {
-    let pair = ServerPair::start(stage, house)?;
+fn run(stage: &mut Stage, workspace: &Workspace, options: &Options) -> Result<Done, StepError> {
+    let pair = ServerPair::start(stage, workspace)?;
     stage.clear();
     println!("differential: seed {}, {} Caddyfiles, {} requests", options.seed, options.caddyfiles, options.requests);
     let mut run = DifferentialRun {
@@ -357,7 +357,7 @@ impl DifferentialRun<'_> {
         Ok(caddy.into_iter().zip(causeway).collect())
     }
 
-    fn conclude(self, stage: &mut Stage) -> Result<Done, Halt> {
+    fn conclude(self, stage: &mut Stage) -> Result<Done, StepError> {
         stage.clear();
         let Tally { caddyfiles, refused, taken_by_one, requests } = self.tally;
         let explained: usize = self.covered.iter().sum();
@@ -376,7 +376,7 @@ impl DifferentialRun<'_> {
             "{requests} requests over {caddyfiles} Caddyfiles, {explained} differences on purpose; {refused} Caddyfiles refused by both, {taken_by_one} by one"
         );
         if self.found.is_empty() {
-            return Ok(Done::saying(format!("{counts}; seed {}", self.options.seed)));
+            return Ok(Done::with_detail(format!("{counts}; seed {}", self.options.seed)));
         }
         let mut text = String::new();
         for (_, reports) in self.found.values() {
@@ -385,6 +385,6 @@ impl DifferentialRun<'_> {
         for (class, (count, _)) in &self.found {
             text += &format!("{count:>6} unexplained differences in {class}\n");
         }
-        Err(Halt::Failed(format!("{text}{counts}; seed {}\n", self.options.seed)))
+        Err(StepError::Failed(format!("{text}{counts}; seed {}\n", self.options.seed)))
     }
 }

@@ -10,9 +10,9 @@ use std::process::Command;
 use anyhow::Context;
 use serde_json::Value;
 
-use crate::report::{Done, Halt};
+use crate::report::{Done, StepError};
 use crate::stage::Stage;
-use crate::steps::{House, metadata};
+use crate::steps::{Workspace, metadata};
 use crate::tools;
 
 const SECONDS_TOTAL: u64 = 60;
@@ -29,15 +29,15 @@ const RUSTFLAGS: &str = "--cfg fuzzing -Zsanitizer=address -Cdebug-assertions -C
     -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares";
 
-pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
-    let manifest = house.side_workspace("fuzz")?;
+pub(crate) fn step(stage: &mut Stage, workspace: &Workspace) -> Result<Done, StepError> {
+    let manifest = workspace.side_workspace("fuzz")?;
     let meta = metadata(Some(&manifest))?;
     let targets = targets(&meta);
     undeclared(&manifest, &targets)?;
-    tools::CPLUSPLUS.need(stage, house)?;
+    tools::CPLUSPLUS.need(stage, workspace)?;
 
     let host = host()?;
-    let mut build = house.cargo(&["build", "--profile", PROFILE, "--bins", "--target", &host, "--manifest-path"]);
+    let mut build = workspace.cargo(&["build", "--profile", PROFILE, "--bins", "--target", &host, "--manifest-path"]);
     build.arg(&manifest).env("RUSTFLAGS", RUSTFLAGS).env("RUSTC_BOOTSTRAP", "1");
     stage.run(build)?;
 
@@ -47,20 +47,20 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     let mut executed = 0;
     let mut failures = Vec::new();
     for FuzzTarget { name, .. } in &targets {
-        match run(stage, &house.root.join("fuzz"), &built.join(name), name, seconds) {
+        match run(stage, &workspace.root.join("fuzz"), &built.join(name), name, seconds) {
             Ok(count) => executed += count,
-            Err(Halt::Failed(output)) => failures.push(output),
+            Err(StepError::Failed(output)) => failures.push(output),
             Err(other) => return Err(other),
         }
     }
     if !failures.is_empty() {
-        return Err(Halt::Failed(failures.join("\n")));
+        return Err(StepError::Failed(failures.join("\n")));
     }
-    Ok(Done::saying(format!("{} targets, {seconds} s each, {executed} inputs", targets.len())))
+    Ok(Done::with_detail(format!("{} targets, {seconds} s each, {executed} inputs", targets.len())))
 }
 
 /// Runs one target and returns the number of inputs that it executed.
-fn run(stage: &mut Stage, fuzz: &Path, binary: &Path, name: &str, seconds: u64) -> Result<u64, Halt> {
+fn run(stage: &mut Stage, fuzz: &Path, binary: &Path, name: &str, seconds: u64) -> Result<u64, StepError> {
     let corpus = fuzz.join("corpus").join(name);
     let artifacts = fuzz.join("artifacts").join(name);
     for directory in [&corpus, &artifacts] {
@@ -86,7 +86,7 @@ fn run(stage: &mut Stage, fuzz: &Path, binary: &Path, name: &str, seconds: u64) 
     let output = stage.run(command)?;
     match executed(&output) {
         Some(count @ 1..) => Ok(count),
-        _ => Err(Halt::Failed(format!("{name} ended well but tried no input:\n{output}"))),
+        _ => Err(StepError::Failed(format!("{name} ended well but tried no input:\n{output}"))),
     }
 }
 
@@ -106,7 +106,7 @@ fn targets(meta: &Value) -> Vec<FuzzTarget> {
 }
 
 /// Returns an error for source files that no `[[bin]]` declares: they would silently never run.
-fn undeclared(manifest: &Path, targets: &[FuzzTarget]) -> Result<(), Halt> {
+fn undeclared(manifest: &Path, targets: &[FuzzTarget]) -> Result<(), StepError> {
     let directory = manifest.with_file_name("fuzz_targets");
     let files = std::fs::read_dir(&directory).with_context(|| format!("cannot read {}", directory.display()))?;
     let mut forgotten = Vec::new();
@@ -119,7 +119,7 @@ fn undeclared(manifest: &Path, targets: &[FuzzTarget]) -> Result<(), Halt> {
     if targets.is_empty() {
         forgotten.push(format!("{} has no target\n", manifest.display()));
     }
-    if forgotten.is_empty() { Ok(()) } else { Err(Halt::Failed(forgotten.concat())) }
+    if forgotten.is_empty() { Ok(()) } else { Err(StepError::Failed(forgotten.concat())) }
 }
 
 fn host() -> anyhow::Result<String> {

@@ -5,10 +5,10 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::report::{Done, Halt};
+use crate::report::{Done, StepError};
 use crate::server::{ChildServer, binary, free_address};
 use crate::stage::Stage;
-use crate::steps::House;
+use crate::steps::Workspace;
 use crate::tools;
 
 /// The expected summary: the cases of RFC 9113 and RFC 7541, including the strict ones. Fewer cases would prove less.
@@ -22,16 +22,22 @@ enum ConnectionKind {
     Tls,
 }
 
-pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
-    let h2spec = tools::go_built(stage, house, "h2spec", "h2spec", PACKAGE)?;
-    let causeway = binary(stage, house)?;
+pub(crate) fn step(stage: &mut Stage, workspace: &Workspace) -> Result<Done, StepError> {
+    let h2spec = tools::go_built(stage, workspace, "h2spec", "h2spec", PACKAGE)?;
+    let causeway = binary(stage, workspace)?;
     for way in [ConnectionKind::Clear, ConnectionKind::Tls] {
-        run(stage, house, &causeway, &h2spec, way)?;
+        run(stage, workspace, &causeway, &h2spec, way)?;
     }
-    Ok(Done::saying("146 cases in the clear and over TLS"))
+    Ok(Done::with_detail("146 cases in the clear and over TLS"))
 }
 
-fn run(stage: &mut Stage, house: &House, causeway: &Path, h2spec: &Path, way: ConnectionKind) -> Result<(), Halt> {
+fn run(
+    stage: &mut Stage,
+    workspace: &Workspace,
+    causeway: &Path,
+    h2spec: &Path,
+    way: ConnectionKind,
+) -> Result<(), StepError> {
     let address = free_address()?;
     let port = address.port();
     let (name, caddyfile) = match way {
@@ -47,7 +53,7 @@ fn run(stage: &mut Stage, house: &House, causeway: &Path, h2spec: &Path, way: Co
             ),
         ),
     };
-    let directory = house.scratch(name)?;
+    let directory = workspace.scratch(name)?;
     std::fs::write(directory.join("Caddyfile"), caddyfile + "\trespond \"an answer with some bytes of content\"\n}\n")?;
     let mut serve = Command::new(causeway);
     serve.args(["run", "--config", "Caddyfile"]);
@@ -60,10 +66,10 @@ fn run(stage: &mut Stage, house: &House, causeway: &Path, h2spec: &Path, way: Co
     }
     let output = match stage.run(cases) {
         Ok(output) if output.contains(CASES) => return Ok(()),
-        Ok(output) | Err(Halt::Failed(output)) => output,
+        Ok(output) | Err(StepError::Failed(output)) => output,
         Err(other) => return Err(other),
     };
     // Omit the passed cases, which are listed before the failures.
     let failures = output.find("\nFailures:").map_or(&*output, |at| &output[at..]);
-    Err(Halt::Failed(format!("{name}, expected {CASES}\n{failures}\nserver log:\n{}", server.log())))
+    Err(StepError::Failed(format!("{name}, expected {CASES}\n{failures}\nserver log:\n{}", server.log())))
 }

@@ -4,9 +4,9 @@
 //! The tests are in crates/causeway/tests/command_line/interop. This step builds the Go programs that they need from
 //! tests/peers, once.
 
-use crate::report::{Done, Halt};
+use crate::report::{Done, StepError};
 use crate::stage::Stage;
-use crate::steps::House;
+use crate::steps::Workspace;
 use crate::tools;
 
 /// The programs, each with its module under tests/peers and its package.
@@ -22,12 +22,12 @@ const PROGRAMS: [(&str, &str, &str); 9] = [
     ("pebble-challtestsrv", "pebble", "github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv"),
 ];
 
-pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
-    tools::PHP_FPM.need(stage, house)?;
+pub(crate) fn step(stage: &mut Stage, workspace: &Workspace) -> Result<Done, StepError> {
+    tools::PHP_FPM.need(stage, workspace)?;
     for (program, module, package) in PROGRAMS {
-        tools::go_built(stage, house, program, module, package)?;
+        tools::go_built(stage, workspace, program, module, package)?;
     }
-    let mut test = house.cargo(&[
+    let mut test = workspace.cargo(&[
         "test",
         "--package",
         "causeway-server",
@@ -38,11 +38,11 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
         "interop::",
     ]);
     // Makes a missing program a failure instead of a skipped test.
-    test.env("INTEROP_TOOLS", house.target.join("tools"));
+    test.env("INTEROP_TOOLS", workspace.target.join("tools"));
     let output = stage.run(test)?;
     let done = Done::counted(&output);
     if done.tally.passed == 0 {
-        return Err(Halt::Failed(format!("{output}\nno test ran\n")));
+        return Err(StepError::Failed(format!("{output}\nno test ran\n")));
     }
     Ok(done)
 }

@@ -14,7 +14,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, bail};
 
-use crate::steps::House;
+use crate::steps::Workspace;
 use crate::tools;
 pub(crate) use check::step;
 
@@ -35,13 +35,13 @@ pub(crate) fn main(words: &[String]) -> anyhow::Result<ExitCode> {
         };
         *place = Some(PathBuf::from(words.next().with_context(|| format!("{word} has no value; {USAGE}"))?));
     }
-    let house = House::find(false)?;
-    let out = out.unwrap_or_else(|| house.target.join("package"));
+    let workspace = Workspace::find(false)?;
+    let out = out.unwrap_or_else(|| workspace.target.join("package"));
     fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
     let program = match binary {
         Some(binary) => binary,
         None => {
-            run(&mut house.cargo(&[
+            run(&mut workspace.cargo(&[
                 "build",
                 "--locked",
                 "--profile",
@@ -51,12 +51,12 @@ pub(crate) fn main(words: &[String]) -> anyhow::Result<ExitCode> {
                 "--bin",
                 "causeway",
             ]))?;
-            house.target.join("dist/causeway")
+            workspace.target.join("dist/causeway")
         }
     };
-    println!("{}", deb::build(&house, &program, &out, deb::Compression::Small)?.display());
+    println!("{}", deb::build(&workspace, &program, &out, deb::Compression::Small)?.display());
     for target in STATIC_TARGETS {
-        match tarball(&house, target, &program, &out)? {
+        match tarball(&workspace, target, &program, &out)? {
             Ok(path) => println!("{}", path.display()),
             Err(lack) => println!("no tarball for {target}: {lack}"),
         }
@@ -66,7 +66,7 @@ pub(crate) fn main(words: &[String]) -> anyhow::Result<ExitCode> {
 
 /// Builds a tarball with the static program, the units, the pages and the scripts. `native` is a program for this machine, which
 /// writes the pages. The inner error names a tool that is absent.
-fn tarball(house: &House, target: &str, native: &Path, out: &Path) -> anyhow::Result<Result<PathBuf, String>> {
+fn tarball(workspace: &Workspace, target: &str, native: &Path, out: &Path) -> anyhow::Result<Result<PathBuf, String>> {
     let library = Command::new("rustc").args(["--print", "target-libdir", "--target", target]).output()?;
     if !Path::new(String::from_utf8_lossy(&library.stdout).trim()).is_dir() {
         return Ok(Err(format!("`rustup target add {target}` installs its standard library")));
@@ -79,7 +79,7 @@ fn tarball(house: &House, target: &str, native: &Path, out: &Path) -> anyhow::Re
     } else {
         return Ok(Err("`pip install ziglang cargo-zigbuild` installs a C compiler for it".to_owned()));
     };
-    run(&mut house.cargo(&[
+    run(&mut workspace.cargo(&[
         build,
         "--locked",
         "--profile",
@@ -91,34 +91,34 @@ fn tarball(house: &House, target: &str, native: &Path, out: &Path) -> anyhow::Re
         "--target",
         target,
     ]))?;
-    let name = format!("causeway-{}-{target}", version(house)?);
-    let directory = house.scratch("tarball")?.join(&name);
-    let program = house.target.join(target).join("dist/causeway");
+    let name = format!("causeway-{}-{target}", version(workspace)?);
+    let directory = workspace.scratch("tarball")?.join(&name);
+    let program = workspace.target.join(target).join("dist/causeway");
     install(&program, &directory.join("causeway"), 0o755)?;
     for file in ["causeway.service", "causeway-api.service", "Caddyfile", "index.html"] {
-        install(&house.root.join("packaging").join(file), &directory.join(file), 0o644)?;
+        install(&workspace.root.join("packaging").join(file), &directory.join(file), 0o644)?;
     }
     for license in ["LICENSE-MIT", "LICENSE-APACHE"] {
-        install(&house.root.join(license), &directory.join(license), 0o644)?;
+        install(&workspace.root.join(license), &directory.join(license), 0o644)?;
     }
     pages(native, &directory.join("man"), &directory.join("completions"))?;
-    guides(house, &directory.join("docs"))?;
+    guides(workspace, &directory.join("docs"))?;
     let path = out.join(format!("{name}.tar.gz"));
     let mut tar = Command::new("tar");
     tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--create", "--gzip", "--file"]).arg(&path);
     run(tar
         .arg("--mtime")
-        .arg(format!("@{}", epoch(house)?))
+        .arg(format!("@{}", epoch(workspace)?))
         .arg("--directory")
         .arg(out_of(&directory)?)
         .arg(&name)
-        .current_dir(&house.root))?;
+        .current_dir(&workspace.root))?;
     Ok(Ok(path))
 }
 
 /// Installs the guides, which messages of the program refer to, such as `docs/refused.md`.
-fn guides(house: &House, to: &Path) -> anyhow::Result<()> {
-    for entry in fs::read_dir(house.root.join("docs"))? {
+fn guides(workspace: &Workspace, to: &Path) -> anyhow::Result<()> {
+    for entry in fs::read_dir(workspace.root.join("docs"))? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "md") {
             install(&path, &to.join(path.file_name().context("a file has a name")?), 0o644)?;
@@ -143,8 +143,8 @@ fn pages(program: &Path, manual: &Path, completions: &Path) -> anyhow::Result<()
 }
 
 /// Returns the version of the workspace.
-fn version(house: &House) -> anyhow::Result<String> {
-    let text = fs::read_to_string(house.root.join("Cargo.toml")).context("cannot read Cargo.toml")?;
+fn version(workspace: &Workspace) -> anyhow::Result<String> {
+    let text = fs::read_to_string(workspace.root.join("Cargo.toml")).context("cannot read Cargo.toml")?;
     let line = text.lines().find_map(|line| line.strip_prefix("version = \""));
     let version = line.and_then(|line| line.strip_suffix('"'));
     Ok(version.context("Cargo.toml: found no line version = \"…\"")?.to_owned())
@@ -152,12 +152,12 @@ fn version(house: &House) -> anyhow::Result<String> {
 
 /// Returns the time of the files in packages, in seconds since 1970: `SOURCE_DATE_EPOCH`, or else that of the last commit, so
 /// that one commit always gives the same package.
-fn epoch(house: &House) -> anyhow::Result<u64> {
+fn epoch(workspace: &Workspace) -> anyhow::Result<u64> {
     let text = match std::env::var("SOURCE_DATE_EPOCH") {
         Ok(text) => text,
         Err(_) => {
             let mut git = Command::new("git");
-            run(git.args(["log", "-1", "--format=%ct"]).current_dir(&house.root))?
+            run(git.args(["log", "-1", "--format=%ct"]).current_dir(&workspace.root))?
         }
     };
     text.trim().parse().with_context(|| format!("found '{}' for a time, expected seconds", text.trim()))

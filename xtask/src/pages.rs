@@ -20,10 +20,10 @@ use std::process::{Command, ExitCode};
 use anyhow::Context;
 use serde_json::{Value, json};
 
-use crate::report::{Done, Halt};
+use crate::report::{Done, StepError};
 use crate::server::{ChildServer, binary, free_address};
 use crate::stage::Stage;
-use crate::steps::House;
+use crate::steps::Workspace;
 use crate::tools;
 use devtools::{Browser, Tab};
 
@@ -51,16 +51,16 @@ const IMAGES: usize = 60;
 type Act<'a> = &'a dyn Fn(&mut Tab<'_>, View, &mut Vec<String>) -> anyhow::Result<()>;
 
 /// Runs `./test pages`.
-pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
-    let chromium = tools::CHROMIUM.need(stage, house)?;
-    let causeway = binary(stage, house)?;
+pub(crate) fn step(stage: &mut Stage, workspace: &Workspace) -> Result<Done, StepError> {
+    let chromium = tools::CHROMIUM.need(stage, workspace)?;
+    let causeway = binary(stage, workspace)?;
 
     let welcome_at = free_address()?;
     let mut run = Command::new(&causeway);
     run.args(["run", "--listen", &welcome_at.to_string()]);
-    let welcome = ChildServer::start(run, &house.scratch("welcome")?, welcome_at)?;
+    let welcome = ChildServer::start(run, &workspace.scratch("welcome")?, welcome_at)?;
 
-    let directory = house.scratch("listing")?;
+    let directory = workspace.scratch("listing")?;
     let (sorted, hostile) = (directory.join("sorted"), directory.join("hostile"));
     listing::fill_sorted(&sorted)?;
     listing::fill_hostile(&hostile)?;
@@ -68,18 +68,18 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     let mut browse = Command::new(&causeway);
     browse.args(["file-server", "--browse", "--listen", &listing_at.to_string(), "--root"]).arg(&directory);
     // The home directory is not the listed directory, so that the server leaves no files of its own in it.
-    let files = ChildServer::start(browse, &house.scratch("file-server")?, listing_at)?;
+    let files = ChildServer::start(browse, &workspace.scratch("file-server")?, listing_at)?;
 
     let secure_at = free_address()?;
-    let secure_directory = house.scratch("https")?;
+    let secure_directory = workspace.scratch("https")?;
     let secure = serve_secure(&causeway, &secure_directory, secure_at)?;
 
-    let profiled = causal::Profiled::start(&causeway, &house.scratch("causal")?)?;
+    let profiled = causal::Profiled::start(&causeway, &workspace.scratch("causal")?)?;
     let live = |tab: &mut Tab<'_>, view: View, complaints: &mut Vec<String>| profiled.check_live(tab, view, complaints);
     let report = |tab: &mut Tab<'_>, _: View, complaints: &mut Vec<String>| profiled.check_report(tab, complaints);
 
-    let shots = house.target.join("pages");
-    let mut browser = Browser::start(&chromium, &house.scratch("chromium")?)?;
+    let shots = workspace.target.join("pages");
+    let mut browser = Browser::start(&chromium, &workspace.scratch("chromium")?)?;
     let listing = format!("http://{listing_at}");
     let pages: [(&str, String, Act); 7] = [
         ("welcome", format!("http://{welcome_at}/"), &|_, _, _| Ok(())),
@@ -99,12 +99,12 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
         }
     }
     if complaints.is_empty() {
-        return Ok(Done::saying(format!("{} pages in {} views", pages.len(), VIEWS.len())));
+        return Ok(Done::with_detail(format!("{} pages in {} views", pages.len(), VIEWS.len())));
     }
     complaints.extend([format!("log of run:\n{}", welcome.log()), format!("log of file-server:\n{}", files.log())]);
     complaints.push(format!("log of the server over TLS:\n{}", secure.log()));
     complaints.push(format!("log of the server that is profiled:\n{}", profiled.log()));
-    Err(Halt::Failed(complaints.join("\n")))
+    Err(StepError::Failed(complaints.join("\n")))
 }
 
 /// Starts a server with a page of many images, over TLS with a certificate of its local authority.
@@ -145,18 +145,27 @@ fn check_http2(tab: &mut Tab<'_>, _: View, complaints: &mut Vec<String>) -> anyh
 
 /// Runs `cargo xtask pages URL…`: the checks that apply to any page, on pages of another server.
 pub(crate) fn main(urls: &[String]) -> anyhow::Result<ExitCode> {
-    let house = House::find(false)?;
+    let workspace = Workspace::find(false)?;
     let mut stage = Stage::begin("pages");
-    let chromium = match tools::CHROMIUM.need(&mut stage, &house) {
+    let chromium = match tools::CHROMIUM.need(&mut stage, &workspace) {
         Ok(path) => path,
-        Err(Halt::Failed(why) | Halt::Lacks(why) | Halt::Nothing(why)) => anyhow::bail!(why),
+        Err(StepError::Failed(why) | StepError::MissingTool(why) | StepError::MissingOptional(why)) => {
+            anyhow::bail!(why)
+        }
     };
-    let mut browser = Browser::start(&chromium, &house.scratch("chromium")?)?;
+    let mut browser = Browser::start(&chromium, &workspace.scratch("chromium")?)?;
     let mut complaints = Vec::new();
     for (at, url) in urls.iter().enumerate() {
         for view in VIEWS {
             let name = format!("url-{}", at + 1);
-            complaints.extend(visit(&mut browser, &name, url, view, &|_, _, _| Ok(()), &house.target.join("pages"))?);
+            complaints.extend(visit(
+                &mut browser,
+                &name,
+                url,
+                view,
+                &|_, _, _| Ok(()),
+                &workspace.target.join("pages"),
+            )?);
         }
     }
     stage.clear();

@@ -25,9 +25,9 @@ use anyhow::Context;
 use self::limits::Limits;
 use self::rust::RustSource;
 use self::words::{Block, WORDS};
-use crate::report::{Done, Halt};
+use crate::report::{Done, StepError};
 use crate::stage::Stage;
-use crate::steps::House;
+use crate::steps::Workspace;
 
 const USAGE: &str = "cargo xtask prose                prints every count with its limit
 cargo xtask prose --list COUNT   prints every place of a count, such as code.what
@@ -123,7 +123,7 @@ impl TextClass {
 
 /// Runs `cargo xtask prose …`.
 pub(crate) fn main(words: &[String]) -> anyhow::Result<ExitCode> {
-    let root = House::find(false)?.root;
+    let root = Workspace::find(false)?.root;
     let ProseReport { counts, skipped } = report(&root)?;
     let path = root.join(LIMITS);
     match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
@@ -152,18 +152,18 @@ pub(crate) fn main(words: &[String]) -> anyhow::Result<ExitCode> {
     if let Some(why) = skipped {
         println!("commit subjects are not checked: {why}");
     }
-    let faults = faults(&counts, &limits);
-    faults.iter().for_each(|fault| println!("\n{fault}"));
-    Ok(if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let violations = violations(&counts, &limits);
+    violations.iter().for_each(|violation| println!("\n{violation}"));
+    Ok(if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-pub(crate) fn step(_: &mut Stage, house: &House) -> Result<Done, Halt> {
-    let ProseReport { counts, skipped } = report(&house.root)?;
-    let text = fs::read_to_string(house.root.join(LIMITS)).with_context(|| format!("cannot read {LIMITS}"))?;
+pub(crate) fn step(_: &mut Stage, workspace: &Workspace) -> Result<Done, StepError> {
+    let ProseReport { counts, skipped } = report(&workspace.root)?;
+    let text = fs::read_to_string(workspace.root.join(LIMITS)).with_context(|| format!("cannot read {LIMITS}"))?;
     let limits = Limits::parse(&text)?;
-    let faults = faults(&counts, &limits);
-    if !faults.is_empty() {
-        return Err(Halt::Failed(faults.join("\n")));
+    let violations = violations(&counts, &limits);
+    if !violations.is_empty() {
+        return Err(StepError::Failed(violations.join("\n")));
     }
     let lower =
         counts.iter().filter(|count| limits.get(&count.name).is_some_and(|limit| count.limit() < limit)).count();
@@ -174,34 +174,34 @@ pub(crate) fn step(_: &mut Stage, house: &House) -> Result<Done, Halt> {
     if let Some(why) = skipped {
         detail += &format!("; commit subjects not checked: {why}");
     }
-    Ok(Done::saying(detail))
+    Ok(Done::with_detail(detail))
 }
 
 /// Describes every count that exceeds its limit, with its worst places.
-fn faults(counts: &[Count], limits: &Limits) -> Vec<String> {
-    let mut faults = Vec::new();
+fn violations(counts: &[Count], limits: &Limits) -> Vec<String> {
+    let mut violations = Vec::new();
     for count in counts {
         let Some(limit) = limits.get(&count.name) else {
-            faults.push(format!("{LIMITS} has no limit for {}; cargo xtask prose --lower adds it", count.name));
+            violations.push(format!("{LIMITS} has no limit for {}; cargo xtask prose --lower adds it", count.name));
             continue;
         };
         if count.value > limit + 1e-9 {
             let Count { name, value, unit, places } = count;
             let unit = if unit.shown().is_empty() { String::new() } else { format!(" {}", unit.shown()) };
-            let mut fault = format!("{name}: {value:.2}{unit}, and the limit is {limit}");
+            let mut violation = format!("{name}: {value:.2}{unit}, and the limit is {limit}");
             for TextPlace { at, text } in places.iter().take(PLACES_SHOWN) {
-                fault += &format!("\n  {at}: {text}");
+                violation += &format!("\n  {at}: {text}");
             }
             if places.len() > PLACES_SHOWN {
-                fault += &format!("\n  and {} more: cargo xtask prose --list {name}", places.len() - PLACES_SHOWN);
+                violation += &format!("\n  and {} more: cargo xtask prose --list {name}", places.len() - PLACES_SHOWN);
             }
-            faults.push(fault);
+            violations.push(violation);
         }
     }
     let known = |name: &str| counts.iter().any(|count| count.name == name);
-    faults
+    violations
         .extend(limits.names().filter(|name| !known(name)).map(|name| format!("{LIMITS}: no count is called {name}")));
-    faults
+    violations
 }
 
 /// All counts, and the reason if the commit subjects could not be checked.
@@ -452,13 +452,13 @@ mod tests {
         let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
         let counts = counts(&files);
         let limits = Limits::default().lowered(&counts);
-        assert!(faults(&counts, &limits).is_empty());
+        assert!(violations(&counts, &limits).is_empty());
         let tight = Limits::parse(&limits.to_string().replace("behind = 10000.0", "behind = 9000.0")).unwrap();
-        let faults = faults(&counts, &tight);
-        assert_eq!(faults.len(), 1, "{faults:?}");
+        let violations = violations(&counts, &tight);
+        assert_eq!(violations.len(), 1, "{violations:?}");
         let expected = "markdown.behind: 10000.00 per 10 000 words, and the limit is 9000\n  docs/0.md:1: behind\n  \
             docs/1.md:1: behind\n  docs/2.md:1: behind\n  and 7 more: cargo xtask prose --list markdown.behind";
-        assert_eq!(faults[0], expected);
+        assert_eq!(violations[0], expected);
     }
 
     #[test]
@@ -467,8 +467,8 @@ mod tests {
         let mut limits = Limits::default().lowered(&counts).to_string();
         limits += "[stray]\nword = 1\n";
         limits = limits.replace("octet = 0.0\n", "");
-        let faults = faults(&counts, &Limits::parse(&limits).unwrap());
-        assert_eq!(faults.len(), 4, "{faults:?}");
-        assert!(faults[3].contains("no count is called stray.word"), "{faults:?}");
+        let violations = violations(&counts, &Limits::parse(&limits).unwrap());
+        assert_eq!(violations.len(), 4, "{violations:?}");
+        assert!(violations[3].contains("no count is called stray.word"), "{violations:?}");
     }
 }

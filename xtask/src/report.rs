@@ -19,22 +19,22 @@ impl Done {
         Self { detail: format!("{} tests", tally.passed), tally }
     }
 
-    pub(crate) fn saying(detail: impl Into<String>) -> Self {
+    pub(crate) fn with_detail(detail: impl Into<String>) -> Self {
         Self { detail: detail.into(), ..Self::default() }
     }
 }
 
 /// The reason why a step did not succeed.
-pub(crate) enum Halt {
+pub(crate) enum StepError {
     /// A failure; the text is everything that was printed.
     Failed(String),
     /// A tool or a part of this repository is missing. The step is skipped, but fails with CI=true.
-    Lacks(String),
+    MissingTool(String),
     /// An optional external resource is missing. The step is always skipped.
-    Nothing(String),
+    MissingOptional(String),
 }
 
-impl<E: Into<anyhow::Error>> From<E> for Halt {
+impl<E: Into<anyhow::Error>> From<E> for StepError {
     fn from(error: E) -> Self {
         Self::Failed(format!("{:#}\n", error.into()))
     }

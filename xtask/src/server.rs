@@ -8,25 +8,25 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
-use crate::report::Halt;
+use crate::report::StepError;
 use crate::stage::Stage;
-use crate::steps::{House, metadata};
+use crate::steps::{Workspace, metadata};
 
 const START_MAX: Duration = Duration::from_secs(10);
 
 /// Builds the program of the tests, without optimisation and with assertions, and returns its path. `CAUSEWAY_BIN` selects another
 /// program: a release build takes longer than all cases together.
-pub(crate) fn binary(stage: &mut Stage, house: &House) -> Result<PathBuf, Halt> {
+pub(crate) fn binary(stage: &mut Stage, workspace: &Workspace) -> Result<PathBuf, StepError> {
     if let Some(path) = std::env::var_os("CAUSEWAY_BIN") {
         return Ok(path.into());
     }
     let meta = metadata(None)?;
     let targets = meta["packages"].as_array().into_iter().flatten().flat_map(|package| package["targets"].as_array());
     if !targets.flatten().any(|target| target["name"] == "causeway" && target["kind"][0] == "bin") {
-        return Err(Halt::Lacks("the workspace builds no binary called causeway".into()));
+        return Err(StepError::MissingTool("the workspace builds no binary called causeway".into()));
     }
-    stage.run(house.cargo(&["build", "--package", "causeway-server", "--bin", "causeway"]))?;
-    Ok(house.target.join("debug/causeway"))
+    stage.run(workspace.cargo(&["build", "--package", "causeway-server", "--bin", "causeway"]))?;
+    Ok(workspace.target.join("debug/causeway"))
 }
 
 /// Returns a loopback address that is currently free.

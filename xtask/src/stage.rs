@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use crate::report::Halt;
+use crate::report::StepError;
 
 /// Timeout for one command, so that a hanging test fails. The longest valid case is the first build of all
 /// tests, and their run, on two slow cores.
@@ -62,15 +62,15 @@ impl Stage {
     }
 
     /// Runs a command to its end and returns its standard output and error, interleaved. A status other than 0 is
-    /// [`Halt::Failed`] with that output.
-    pub(crate) fn run(&mut self, command: Command) -> Result<String, Halt> {
+    /// [`StepError::Failed`] with that output.
+    pub(crate) fn run(&mut self, command: Command) -> Result<String, StepError> {
         let shown = show(&command);
         let (status, output) = self.finish(command, COMMAND_TIMEOUT).with_context(|| format!("cannot run: {shown}"))?;
         match status {
             Some(status) if status.success() => Ok(output),
-            Some(status) => Err(Halt::Failed(format!("$ {shown}\n{output}({status})\n"))),
+            Some(status) => Err(StepError::Failed(format!("$ {shown}\n{output}({status})\n"))),
             None => {
-                Err(Halt::Failed(format!("$ {shown}\n{output}(ended by us after {} s)\n", COMMAND_TIMEOUT.as_secs())))
+                Err(StepError::Failed(format!("$ {shown}\n{output}(ended by us after {} s)\n", COMMAND_TIMEOUT.as_secs())))
             }
         }
     }
@@ -161,7 +161,7 @@ fn end_tree(child: &mut Child) {
 mod tests {
     use super::*;
 
-    fn sh(script: &str) -> Result<String, Halt> {
+    fn sh(script: &str) -> Result<String, StepError> {
         stage().run(command(script))
     }
 
@@ -186,13 +186,15 @@ mod tests {
     #[test]
     fn output_is_kept_in_order_and_a_bad_status_is_a_failure() {
         assert!(matches!(sh("echo a; echo b >&2; echo c"), Ok(text) if text == "a\nb\nc\n"));
-        assert!(matches!(sh("echo why; exit 3"), Err(Halt::Failed(text)) if text.contains("why\n(exit status: 3)")));
+        assert!(
+            matches!(sh("echo why; exit 3"), Err(StepError::Failed(text)) if text.contains("why\n(exit status: 3)"))
+        );
     }
 
     #[test]
     fn a_missing_program_is_named() {
         let halt = Stage::begin("test").run(Command::new("no-such-program-here"));
-        assert!(matches!(halt, Err(Halt::Failed(text)) if text.contains("no-such-program-here")));
+        assert!(matches!(halt, Err(StepError::Failed(text)) if text.contains("no-such-program-here")));
     }
 
     #[test]

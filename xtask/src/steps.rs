@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use crate::report::{Done, Halt, SummaryRow, Tally, Verdict, reason, total};
+use crate::report::{Done, StepError, SummaryRow, Tally, Verdict, reason, total};
 use crate::stage::Stage;
 use crate::{
     conformance, crates, dependents, differential, fuzz, h2spec, interop, layering, package, pages, prose, tools,
@@ -17,7 +17,7 @@ struct TestStep {
     name: &'static str,
     says: &'static str,
     part: StepList,
-    run: fn(&mut Stage, &House) -> Result<Done, Halt>,
+    run: fn(&mut Stage, &Workspace) -> Result<Done, StepError>,
 }
 
 /// The list that a step belongs to.
@@ -113,7 +113,7 @@ const STEPS: &[TestStep] = &[
 ];
 
 /// The project's directories, and the caller's permissions.
-pub(crate) struct House {
+pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
     /// Cargo's target directory, which the caller may have moved.
     pub(crate) target: PathBuf,
@@ -121,7 +121,7 @@ pub(crate) struct House {
     pub(crate) install: bool,
 }
 
-impl House {
+impl Workspace {
     pub(crate) fn find(install: bool) -> anyhow::Result<Self> {
         let meta = metadata(None)?;
         let path =
@@ -143,9 +143,13 @@ impl House {
 
     /// Returns the manifest of `benches` or `fuzz`: workspaces of their own, so that their dependencies stay out of
     /// ours.
-    pub(crate) fn side_workspace(&self, directory: &str) -> Result<PathBuf, Halt> {
+    pub(crate) fn side_workspace(&self, directory: &str) -> Result<PathBuf, StepError> {
         let manifest = self.root.join(directory).join("Cargo.toml");
-        if manifest.exists() { Ok(manifest) } else { Err(Halt::Lacks(format!("there is no {directory}/Cargo.toml"))) }
+        if manifest.exists() {
+            Ok(manifest)
+        } else {
+            Err(StepError::MissingTool(format!("there is no {directory}/Cargo.toml")))
+        }
     }
 
     /// Creates an empty directory for a step's files; files of earlier runs are removed.
@@ -185,8 +189,8 @@ pub(crate) fn main(words: &[String]) -> anyhow::Result<ExitCode> {
         bail!("unknown option {unknown}; see ./test --help");
     }
     let chosen = choose(&names)?;
-    let house = House::find(ci || !options.is_empty())?;
-    let rows: Vec<SummaryRow> = chosen.into_iter().map(|step| run(step, &house, ci)).collect();
+    let workspace = Workspace::find(ci || !options.is_empty())?;
+    let rows: Vec<SummaryRow> = chosen.into_iter().map(|step| run(step, &workspace, ci)).collect();
 
     println!();
     rows.iter().for_each(|row| println!("{row}"));
@@ -225,34 +229,34 @@ fn help() {
     }
 }
 
-fn run(step: &'static TestStep, house: &House, ci: bool) -> SummaryRow {
+fn run(step: &'static TestStep, workspace: &Workspace, ci: bool) -> SummaryRow {
     let mut stage = Stage::begin(step.name);
-    let result = (step.run)(&mut stage, house);
+    let result = (step.run)(&mut stage, workspace);
     stage.clear();
     let (verdict, tally) = match result {
         Ok(done) => (Verdict::Passed(done.detail), done.tally),
-        Err(Halt::Failed(output)) => {
+        Err(StepError::Failed(output)) => {
             println!("{}", output.trim_end());
             (Verdict::Failed(reason(&output)), Tally::of(&output))
         }
-        Err(Halt::Lacks(why)) if ci => {
+        Err(StepError::MissingTool(why)) if ci => {
             println!("{why}; with CI=true that is a failure");
             (Verdict::Failed(why), Tally::default())
         }
-        Err(Halt::Lacks(why) | Halt::Nothing(why)) => (Verdict::Skipped(why), Tally::default()),
+        Err(StepError::MissingTool(why) | StepError::MissingOptional(why)) => (Verdict::Skipped(why), Tally::default()),
     };
     let row = SummaryRow { step: step.name, verdict, took: stage.took(), tally };
     println!("{row}");
     row
 }
 
-fn format(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
+fn format(stage: &mut Stage, workspace: &Workspace) -> Result<Done, StepError> {
     tools::need_component(stage, "rustfmt")?;
-    stage.run(house.cargo(&["fmt", "--all", "--check"]))?;
+    stage.run(workspace.cargo(&["fmt", "--all", "--check"]))?;
     for directory in ["benches", "fuzz"] {
         // Their own steps report a missing workspace.
-        if let Ok(manifest) = house.side_workspace(directory) {
-            let mut command = house.cargo(&["fmt", "--all", "--check", "--manifest-path"]);
+        if let Ok(manifest) = workspace.side_workspace(directory) {
+            let mut command = workspace.cargo(&["fmt", "--all", "--check", "--manifest-path"]);
             command.arg(manifest);
             stage.run(command)?;
         }
@@ -260,48 +264,49 @@ fn format(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     Ok(Done::default())
 }
 
-fn clippy(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
+fn clippy(stage: &mut Stage, workspace: &Workspace) -> Result<Done, StepError> {
     tools::need_component(stage, "clippy")?;
-    stage.run(house.cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
+    stage.run(workspace.cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
     Ok(Done::default())
 }
 
 /// Installs the programs without which tests are skipped, if that is allowed; CI must not skip tests.
-fn peers_of_tests(stage: &mut Stage, house: &House) -> Result<(), Halt> {
-    if house.install {
+fn peers_of_tests(stage: &mut Stage, workspace: &Workspace) -> Result<(), StepError> {
+    if workspace.install {
         for tool in [&tools::CERTBOT, &tools::NGINX, &tools::REDIS] {
-            tool.need(stage, house)?;
+            tool.need(stage, workspace)?;
         }
     }
     Ok(())
 }
 
-fn unit(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
-    peers_of_tests(stage, house)?;
-    let output = stage.run(house.cargo(&["test", "--workspace", "--lib", "--bins"]))?;
+fn unit(stage: &mut Stage, workspace: &Workspace) -> Result<Done, StepError> {
+    peers_of_tests(stage, workspace)?;
+    let output = stage.run(workspace.cargo(&["test", "--workspace", "--lib", "--bins"]))?;
     Ok(Done::counted(&output))
 }
 
-fn test(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
-    peers_of_tests(stage, house)?;
+fn test(stage: &mut Stage, workspace: &Workspace) -> Result<Done, StepError> {
+    peers_of_tests(stage, workspace)?;
     // Tests run the examples as programs.
-    stage.run(house.cargo(&["build", "--workspace", "--examples"]))?;
-    let output = stage.run(house.cargo(&["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"]))?;
+    stage.run(workspace.cargo(&["build", "--workspace", "--examples"]))?;
+    let output =
+        stage.run(workspace.cargo(&["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"]))?;
     Ok(Done::counted(&output))
 }
 
-fn docs(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
-    let mut command = house.cargo(&["doc", "--workspace", "--no-deps"]);
+fn docs(stage: &mut Stage, workspace: &Workspace) -> Result<Done, StepError> {
+    let mut command = workspace.cargo(&["doc", "--workspace", "--no-deps"]);
     command.env("RUSTDOCFLAGS", "-D warnings");
     stage.run(command)?;
-    let output = stage.run(house.cargo(&["test", "--workspace", "--doc", "--no-fail-fast"]))?;
+    let output = stage.run(workspace.cargo(&["test", "--workspace", "--doc", "--no-fail-fast"]))?;
     Ok(Done::counted(&output))
 }
 
-fn bench(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
-    let mut command = house.cargo(&["test", "--workspace", "--no-fail-fast", "--manifest-path"]);
+fn bench(stage: &mut Stage, workspace: &Workspace) -> Result<Done, StepError> {
+    let mut command = workspace.cargo(&["test", "--workspace", "--no-fail-fast", "--manifest-path"]);
     // A shared target directory: the step `test` has compiled most dependencies.
-    command.arg(house.side_workspace("benches")?).env("CARGO_TARGET_DIR", &house.target);
+    command.arg(workspace.side_workspace("benches")?).env("CARGO_TARGET_DIR", &workspace.target);
     let output = stage.run(command)?;
     Ok(Done::counted(&output))
 }

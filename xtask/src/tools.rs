@@ -9,9 +9,9 @@ mod go;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::report::Halt;
+use crate::report::StepError;
 use crate::stage::Stage;
-use crate::steps::House;
+use crate::steps::Workspace;
 pub(crate) use go::go_built;
 
 /// A program from Debian packages.
@@ -47,7 +47,7 @@ const APT: &[&str] = &["apt-get", "-o", "Acquire::Retries=5", "-o", "DPkg::Lock:
 
 impl Tool {
     /// Returns the program's path, after installing it if allowed.
-    pub(crate) fn need(&self, stage: &mut Stage, house: &House) -> Result<PathBuf, Halt> {
+    pub(crate) fn need(&self, stage: &mut Stage, workspace: &Workspace) -> Result<PathBuf, StepError> {
         if let Some(path) = find(self.program) {
             return Ok(path);
         }
@@ -60,36 +60,46 @@ impl Tool {
             [prefix, APT, &["install", "-y", "--no-install-recommends"], self.packages].concat(),
         ];
         if find("apt-get").is_none() {
-            return Err(Halt::Lacks(format!("needs {}, and there is no apt-get to install it with", self.program)));
+            return Err(StepError::MissingTool(format!(
+                "needs {}, and there is no apt-get to install it with",
+                self.program
+            )));
         }
-        if !(root || house.install) {
+        if !(root || workspace.install) {
             let line = commands.map(|words| words.join(" ")).join(" && ");
-            return Err(Halt::Lacks(format!("needs {}: run ./test --install, or: {line}", self.program)));
+            return Err(StepError::MissingTool(format!("needs {}: run ./test --install, or: {line}", self.program)));
         }
         for words in commands {
             let mut command = Command::new(words[0]);
             command.args(&words[1..]).env("DEBIAN_FRONTEND", "noninteractive");
-            if let Err(Halt::Failed(output)) = stage.run(command) {
+            if let Err(StepError::Failed(output)) = stage.run(command) {
                 stage.clear();
                 println!("{output}");
-                return Err(Halt::Lacks(format!("needs {}, and installing it failed, as shown above", self.program)));
+                return Err(StepError::MissingTool(format!(
+                    "needs {}, and installing it failed, as shown above",
+                    self.program
+                )));
             }
         }
         find(self.program).ok_or_else(|| {
-            Halt::Lacks(format!("installed {}, but {} is still missing", self.packages.join(" "), self.program))
+            StepError::MissingTool(format!(
+                "installed {}, but {} is still missing",
+                self.packages.join(" "),
+                self.program
+            ))
         })
     }
 }
 
 /// Adds `rustfmt` or `clippy`, which a minimal toolchain lacks.
-pub(crate) fn need_component(stage: &mut Stage, name: &str) -> Result<(), Halt> {
+pub(crate) fn need_component(stage: &mut Stage, name: &str) -> Result<(), StepError> {
     let subcommand = if name == "rustfmt" { "fmt" } else { name };
     let there = Command::new("cargo").args([subcommand, "--version"]).output()?.status.success();
     if there {
         return Ok(());
     }
     if find("rustup").is_none() {
-        return Err(Halt::Lacks(format!("needs cargo {subcommand}, and there is no rustup to add it with")));
+        return Err(StepError::MissingTool(format!("needs cargo {subcommand}, and there is no rustup to add it with")));
     }
     let mut command = Command::new("rustup");
     command.args(["component", "add", name]);

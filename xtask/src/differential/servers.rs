@@ -10,10 +10,10 @@ use serde_json::Value;
 use super::exchange::{self, Texts};
 use super::words::PORTS;
 use super::{origin, tree};
-use crate::report::Halt;
+use crate::report::StepError;
 use crate::server::{ChildServer, binary, free_address};
 use crate::stage::Stage;
-use crate::steps::House;
+use crate::steps::Workspace;
 use crate::tools;
 
 const PACKAGE: &str = "github.com/caddyserver/caddy/v2/cmd/caddy";
@@ -37,13 +37,13 @@ pub(crate) struct ServerPair {
 }
 
 impl ServerPair {
-    pub(crate) fn start(stage: &mut Stage, house: &House) -> Result<Self, Halt> {
+    pub(crate) fn start(stage: &mut Stage, workspace: &Workspace) -> Result<Self, StepError> {
         let caddy = match std::env::var_os("CADDY_BIN") {
             Some(path) => PathBuf::from(path),
-            None => tools::go_built(stage, house, "caddy", "caddy", PACKAGE)?,
+            None => tools::go_built(stage, workspace, "caddy", "caddy", PACKAGE)?,
         };
-        let causeway = binary(stage, house)?;
-        let directory = house.scratch("differential")?;
+        let causeway = binary(stage, workspace)?;
+        let directory = workspace.scratch("differential")?;
         let root = directory.join("root");
         std::fs::create_dir(&root).context("cannot make the directory of files")?;
         tree::plant(&root)?;

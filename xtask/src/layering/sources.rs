@@ -7,11 +7,11 @@ use std::path::Path;
 
 use anyhow::Context;
 
-/// Returns every line under `directory` that contains a word of `unsaid`, with its path relative to `root`.
-pub(super) fn faults(directory: &Path, unsaid: &[&str], root: &Path) -> anyhow::Result<Vec<String>> {
-    let mut faults = Vec::new();
-    if unsaid.is_empty() {
-        return Ok(faults);
+/// Returns every line under `directory` that contains a word of `forbidden_names`, with its path relative to `root`.
+pub(super) fn violations(directory: &Path, forbidden_names: &[&str], root: &Path) -> anyhow::Result<Vec<String>> {
+    let mut violations = Vec::new();
+    if forbidden_names.is_empty() {
+        return Ok(violations);
     }
     let mut entries = Vec::new();
     for entry in std::fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))? {
@@ -23,24 +23,26 @@ pub(super) fn faults(directory: &Path, unsaid: &[&str], root: &Path) -> anyhow::
             continue;
         }
         if path.is_dir() {
-            faults.extend(self::faults(&path, unsaid, root)?);
+            violations.extend(self::violations(&path, forbidden_names, root)?);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
             let shown = path.strip_prefix(root).unwrap_or(&path).display();
             let line =
                 |(line, word)| format!("{shown}:{line}: this crate must not mention {word} (xtask/src/layering.rs)");
-            faults.extend(said(&text, unsaid).into_iter().map(line));
+            violations.extend(occurrences(&text, forbidden_names).into_iter().map(line));
         }
     }
-    Ok(faults)
+    Ok(violations)
 }
 
 /// Returns the line number and word of every occurrence.
-pub(super) fn said<'w>(text: &str, unsaid: &[&'w str]) -> Vec<(usize, &'w str)> {
+pub(super) fn occurrences<'w>(text: &str, forbidden_names: &[&'w str]) -> Vec<(usize, &'w str)> {
     let code = text.lines().enumerate().take_while(|(_, line)| line.trim() != "mod tests {");
     let code = code.map(|(at, line)| (at + 1, before_comment(line)));
-    code.flat_map(|(at, line)| unsaid.iter().filter(move |word| has_word(line, word)).map(move |word| (at, *word)))
-        .collect()
+    code.flat_map(|(at, line)| {
+        forbidden_names.iter().filter(move |word| has_word(line, word)).map(move |word| (at, *word))
+    })
+    .collect()
 }
 
 /// Returns the part of a line before its comment. The `//` of a URL in a string begins none.

@@ -2,22 +2,22 @@
 
 use serde_json::json;
 
-use super::{arrows, members, sources};
+use super::{forbidden_dependencies, members, sources};
 
 /// Checks workspaces of one crate with one dependency. `kind` is cargo's dependency kind, empty for a normal one.
 #[track_caller]
 fn check(cases: &[(&str, &str, &str, &str, Option<&str>)]) {
-    for (why, name, kind, need, want) in cases {
+    for (why, name, kind, dependency, want) in cases {
         let kind = if kind.is_empty() { json!(null) } else { json!(kind) };
         let meta = json!({ "packages": [{
             "name": name,
             "manifest_path": "/x/Cargo.toml",
-            "dependencies": [{ "name": need, "kind": kind, "rename": "innocent" }],
+            "dependencies": [{ "name": dependency, "kind": kind, "rename": "innocent" }],
         }] });
-        let faults = arrows(&members(&meta).unwrap());
+        let violations = forbidden_dependencies(&members(&meta).unwrap());
         match want {
-            None => assert!(faults.is_empty(), "{why}: {faults:?}"),
-            Some(want) => assert!(faults.len() == 1 && faults[0].contains(want), "{why}: {faults:?}"),
+            None => assert!(violations.is_empty(), "{why}: {violations:?}"),
+            Some(want) => assert!(violations.len() == 1 && violations[0].contains(want), "{why}: {violations:?}"),
         }
     }
 }
@@ -36,7 +36,7 @@ fn arrows_between_our_crates() {
             "causeway-engine",
             Some("h1 must not depend on engine"),
         ),
-        ("the lowest room", "causeway-message", "", "causeway-progress", Some("message must not depend on progress")),
+        ("the lowest crate", "causeway-message", "", "causeway-progress", Some("message must not depend on progress")),
         ("config meets modules by name", "causeway-config", "", "causeway-modules", Some("must not depend on modules")),
         (
             "the engine never names a module",
@@ -98,7 +98,7 @@ fn third_party_absences() {
 
 #[test]
 fn a_crate_without_a_room_is_told_where_to_go() {
-    check(&[("", "causeway-attic", "", "serde", Some("attic is unknown: add it to ROOMS"))]);
+    check(&[("", "causeway-attic", "", "serde", Some("attic is unknown: add it to RULES"))]);
 }
 
 #[test]
@@ -109,15 +109,15 @@ fn a_package_that_cannot_be_read_is_an_error() {
 
 #[test]
 fn words_in_source() {
-    let said = |text: &str| sources::said(text, &["Mutex", "Instant::now", "tokio::"]);
+    let occurrences = |text: &str| sources::occurrences(text, &["Mutex", "Instant::now", "tokio::"]);
     assert_eq!(
-        said("use std::sync::{Arc, Mutex};\nlet t = std::time::Instant::now();"),
+        occurrences("use std::sync::{Arc, Mutex};\nlet t = std::time::Instant::now();"),
         [(1, "Mutex"), (2, "Instant::now")]
     );
-    assert_eq!(said("use tokio::net;"), [(1, "tokio::")]);
-    assert_eq!(said("let (url, lock) = (\"http://a\", Mutex::new(()));"), [(1, "Mutex")]);
+    assert_eq!(occurrences("use tokio::net;"), [(1, "tokio::")]);
+    assert_eq!(occurrences("let (url, lock) = (\"http://a\", Mutex::new(()));"), [(1, "Mutex")]);
     assert_eq!(said("struct MutexFree; // like a Mutex\n/// `tokio::spawn`\nfn my_tokio::x"), []);
-    assert_eq!(said("fn f() {}\n#[cfg(test)]\nmod tests {\n    use std::sync::Mutex;\n}"), []);
+    assert_eq!(occurrences("fn f() {}\n#[cfg(test)]\nmod tests {\n    use std::sync::Mutex;\n}"), []);
 }
 
 #[test]
@@ -127,8 +127,8 @@ fn files_are_searched_and_tests_left_out() {
     for file in ["lib.rs", "tests.rs", "inner/a.rs", "inner/tests/b.rs", "inner/notes.md"] {
         std::fs::write(directory.join(file), "\nstatic M: Mutex<u8>;").unwrap();
     }
-    let faults = sources::faults(&directory, &["Mutex"], &directory).unwrap();
+    let violations = sources::violations(&directory, &["Mutex"], &directory).unwrap();
     std::fs::remove_dir_all(&directory).unwrap();
-    assert_eq!(faults.len(), 2, "{faults:?}");
-    assert!(faults[0].starts_with("inner/a.rs:2:") && faults[1].starts_with("lib.rs:2:"), "{faults:?}");
+    assert_eq!(violations.len(), 2, "{violations:?}");
+    assert!(violations[0].starts_with("inner/a.rs:2:") && violations[1].starts_with("lib.rs:2:"), "{violations:?}");
 }

@@ -8,9 +8,9 @@ use std::process::Command;
 use anyhow::Context as _;
 
 use super::{deb, install, run, write};
-use crate::report::{Done, Halt};
+use crate::report::{Done, StepError};
 use crate::stage::Stage;
-use crate::steps::House;
+use crate::steps::Workspace;
 use crate::tools;
 
 /// The worst value of `systemd-analyze security`, of 10, that the units may have.
@@ -36,56 +36,56 @@ const CONTENT: &[&str] = &[
 const PACKAGES: &str = "adduser,curl,ca-certificates,init-system-helpers,iproute2,libgcc-s1,systemd";
 
 /// Runs the step.
-pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
+pub(crate) fn step(stage: &mut Stage, workspace: &Workspace) -> Result<Done, StepError> {
     for program in ["dpkg-deb", "dpkg-shlibdeps"] {
         if tools::find(program).is_none() {
-            return Err(Halt::Lacks(format!("needs {program} of Debian (package dpkg-dev)")));
+            return Err(StepError::MissingTool(format!("needs {program} of Debian (package dpkg-dev)")));
         }
     }
     // The tests have built this program already.
-    stage.run(house.cargo(&["build", "--package", "causeway-server", "--bin", "causeway"]))?;
-    let out = house.scratch("package")?;
+    stage.run(workspace.cargo(&["build", "--package", "causeway-server", "--bin", "causeway"]))?;
+    let out = workspace.scratch("package")?;
     stage.note("building the package");
-    let package = deb::build(house, &house.target.join("debug/causeway"), &out, deb::Compression::Fast)?;
-    content(house, &package)?;
+    let package = deb::build(workspace, &workspace.target.join("debug/causeway"), &out, deb::Compression::Fast)?;
+    content(workspace, &package)?;
     let mut done = vec!["content"];
-    if units(stage, house, &out)? {
+    if units(stage, workspace, &out)? {
         done.push("units");
     }
     let mut lacking = String::new();
-    let mut optional = |name: &'static str, outcome: Result<(), Halt>| {
+    let mut optional = |name: &'static str, outcome: Result<(), StepError>| {
         match outcome {
             Ok(()) => done.push(name),
-            Err(Halt::Nothing(why)) => lacking.push_str(&format!("; no {name}: {why}")),
+            Err(StepError::MissingOptional(why)) => lacking.push_str(&format!("; no {name}: {why}")),
             // With `--install` every tool should be there.
-            Err(Halt::Lacks(why)) if !house.install => lacking.push_str(&format!("; no {name}: {why}")),
+            Err(StepError::MissingTool(why)) if !workspace.install => lacking.push_str(&format!("; no {name}: {why}")),
             Err(halt) => return Err(halt),
         }
         Ok(())
     };
-    optional("lintian", lintian(stage, house, &package))?;
-    optional("installation", installation(stage, house, &package))?;
-    optional("systemd", systemd(stage, house, &package))?;
-    optional("container", container(stage, house))?;
-    Ok(Done::saying(format!("{}{lacking}", done.join(", "))))
+    optional("lintian", lintian(stage, workspace, &package))?;
+    optional("installation", installation(stage, workspace, &package))?;
+    optional("systemd", systemd(stage, workspace, &package))?;
+    optional("container", container(stage, workspace))?;
+    Ok(Done::with_detail(format!("{}{lacking}", done.join(", "))))
 }
 
 /// Runs Debian's own checks of packages.
-fn lintian(stage: &mut Stage, house: &House, package: &Path) -> Result<(), Halt> {
-    let mut lintian = Command::new(tools::LINTIAN.need(stage, house)?);
+fn lintian(stage: &mut Stage, workspace: &Workspace, package: &Path) -> Result<(), StepError> {
+    let mut lintian = Command::new(tools::LINTIAN.need(stage, workspace)?);
     // Root runs the tests of a container.
     lintian.args(["--allow-root", "--fail-on", "error,warning", "--tag-display-limit", "0"]).arg(package);
     stage.run(lintian).map(drop)
 }
 
 /// Compares the names of the files, and the owner and permissions of all entries.
-fn content(house: &House, package: &Path) -> Result<(), Halt> {
+fn content(workspace: &Workspace, package: &Path) -> Result<(), StepError> {
     let listing = run(Command::new("dpkg-deb").arg("--contents").arg(package))?;
     let (mut names, mut guides) = (Vec::new(), 0);
     for line in listing.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [mode, owner, .., name] = words[..] else {
-            return Err(Halt::Failed(format!("found '{line}', expected a line of dpkg-deb --contents\n")));
+            return Err(StepError::Failed(format!("found '{line}', expected a line of dpkg-deb --contents\n")));
         };
         let name = name.trim_start_matches('.');
         let want = match name {
@@ -94,7 +94,7 @@ fn content(house: &House, package: &Path) -> Result<(), Halt> {
             _ => "-rw-r--r--",
         };
         if (mode, owner) != (want, "root/root") {
-            return Err(Halt::Failed(format!("{name}: found {mode} {owner}, expected {want} root/root\n")));
+            return Err(StepError::Failed(format!("{name}: found {mode} {owner}, expected {want} root/root\n")));
         }
         let is_page = name.starts_with("/usr/share/man/man8/causeway") && name.ends_with(".8.gz");
         let is_guide = name.starts_with("/usr/share/doc/causeway/docs/") && name.ends_with(".md");
@@ -105,28 +105,28 @@ fn content(house: &House, package: &Path) -> Result<(), Halt> {
     }
     names.sort_unstable();
     if names != CONTENT {
-        return Err(Halt::Failed(format!("the package contains {names:#?}\nexpected {CONTENT:#?}\n")));
+        return Err(StepError::Failed(format!("the package contains {names:#?}\nexpected {CONTENT:#?}\n")));
     }
-    let want = fs::read_dir(house.root.join("docs")).context("cannot list the guides")?.flatten();
+    let want = fs::read_dir(workspace.root.join("docs")).context("cannot list the guides")?.flatten();
     let want = want.filter(|entry| entry.path().extension().is_some_and(|extension| extension == "md")).count();
     if guides != want {
-        return Err(Halt::Failed(format!("the package contains {guides} guides, expected {want}\n")));
+        return Err(StepError::Failed(format!("the package contains {guides} guides, expected {want}\n")));
     }
     let field = |name: &str| run(Command::new("dpkg-deb").arg("--field").arg(package).arg(name));
     let depends = field("Depends")?;
     if !depends.contains("libc6 (>= ") || !depends.contains("adduser") {
-        return Err(Halt::Failed(format!("found Depends: {depends}expected adduser and libc6 with a version\n")));
+        return Err(StepError::Failed(format!("found Depends: {depends}expected adduser and libc6 with a version\n")));
     }
     Ok(())
 }
 
 /// Lets systemd verify the units, and measure how far they are shielded. Returns whether systemd is there.
-fn units(stage: &mut Stage, house: &House, out: &Path) -> Result<bool, Halt> {
+fn units(stage: &mut Stage, workspace: &Workspace, out: &Path) -> Result<bool, StepError> {
     let Some(analyze) = tools::find("systemd-analyze") else { return Ok(false) };
     for unit in ["causeway.service", "causeway-api.service"] {
-        let text = fs::read_to_string(house.root.join("packaging").join(unit)).context("cannot read the unit")?;
+        let text = fs::read_to_string(workspace.root.join("packaging").join(unit)).context("cannot read the unit")?;
         // The program of the unit must exist for the verification.
-        let program = house.target.join("debug/causeway").display().to_string();
+        let program = workspace.target.join("debug/causeway").display().to_string();
         let path = out.join(unit);
         fs::write(&path, text.replace("/usr/bin/causeway", &program))?;
     }
@@ -137,7 +137,7 @@ fn units(stage: &mut Stage, house: &House, out: &Path) -> Result<bool, Halt> {
         let output = stage.run(verify)?;
         // It reports unknown settings with status 0.
         if output.contains(unit) {
-            return Err(Halt::Failed(output));
+            return Err(StepError::Failed(output));
         }
         let mut security = Command::new(&analyze);
         security.args(["security", "--offline=true", "--no-pager"]).arg(&path);
@@ -145,21 +145,21 @@ fn units(stage: &mut Stage, house: &House, out: &Path) -> Result<bool, Halt> {
         let level = output.rsplit_once("Overall exposure level").and_then(|(_, rest)| rest.split_once(": "));
         let level = level.and_then(|(_, rest)| rest.split_whitespace().next()?.parse::<f64>().ok());
         if level.is_none_or(|level| level > EXPOSURE_MAX) {
-            return Err(Halt::Failed(format!("{output}\nexpected an exposure of at most {EXPOSURE_MAX}\n")));
+            return Err(StepError::Failed(format!("{output}\nexpected an exposure of at most {EXPOSURE_MAX}\n")));
         }
     }
     Ok(true)
 }
 
 /// Fails, with the reason, unless this process may run commands [`apart`].
-fn need_namespaces() -> Result<(), Halt> {
+fn need_namespaces() -> Result<(), StepError> {
     if run(Command::new("id").arg("-u"))?.trim() != "0" {
-        return Err(Halt::Nothing("it needs root".to_owned()));
+        return Err(StepError::MissingOptional("it needs root".to_owned()));
     }
     if let Some(missing) =
         ["unshare", "chroot", "ip", "curl", "pgrep"].into_iter().find(|name| tools::find(name).is_none())
     {
-        return Err(Halt::Nothing(format!("it needs {missing}")));
+        return Err(StepError::MissingOptional(format!("it needs {missing}")));
     }
     // Root of a container may lack the permission.
     match run(&mut apart("mount -t proc proc /proc", Path::new("/"))) {
@@ -167,7 +167,7 @@ fn need_namespaces() -> Result<(), Halt> {
         Err(error) => {
             let error = error.to_string();
             let last = error.lines().next_back().unwrap_or_default();
-            Err(Halt::Nothing(format!("no namespaces here: {last}")))
+            Err(StepError::MissingOptional(format!("no namespaces here: {last}")))
         }
     }
 }
@@ -184,15 +184,15 @@ fn apart(script: &str, root: &Path) -> Command {
 }
 
 /// Returns an archive of a clean Debian, which is kept for later runs.
-fn clean_debian(stage: &mut Stage, house: &House) -> Result<PathBuf, Halt> {
+fn clean_debian(stage: &mut Stage, workspace: &Workspace) -> Result<PathBuf, StepError> {
     need_namespaces()?;
-    let mmdebstrap = tools::MMDEBSTRAP.need(stage, house)?;
+    let mmdebstrap = tools::MMDEBSTRAP.need(stage, workspace)?;
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
     let Some(suite) = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=")) else {
-        return Err(Halt::Nothing("this Debian has no code name".to_owned()));
+        return Err(StepError::MissingOptional("this Debian has no code name".to_owned()));
     };
     // The program is linked to the libraries of this machine, so the clean Debian is of the same release.
-    let archive = house.target.join(format!("clean-debian-{suite}.tar"));
+    let archive = workspace.target.join(format!("clean-debian-{suite}.tar"));
     if !archive.exists() {
         stage.note("making a clean Debian");
         let part = archive.with_extension("part.tar");
@@ -209,9 +209,9 @@ fn clean_debian(stage: &mut Stage, house: &House) -> Result<PathBuf, Halt> {
         if let Some(sources) = sources() {
             make.arg(sources);
         }
-        if let Err(Halt::Failed(output)) = stage.run(make) {
+        if let Err(StepError::Failed(output)) = stage.run(make) {
             let last = output.lines().rev().find(|line| line.starts_with("E: ")).unwrap_or("mmdebstrap failed");
-            return Err(Halt::Nothing(format!("no clean Debian could be made: {last}")));
+            return Err(StepError::MissingOptional(format!("no clean Debian could be made: {last}")));
         }
         fs::rename(&part, &archive)?;
     }
@@ -226,22 +226,22 @@ fn sources() -> Option<&'static str> {
 }
 
 /// Unpacks a clean Debian, and puts the package and these scripts into its directory `/srv`, which systemd leaves alone.
-fn unpacked(stage: &mut Stage, house: &House, package: &Path, scripts: &[&str]) -> Result<PathBuf, Halt> {
-    let debian = clean_debian(stage, house)?;
-    let root = house.scratch("debian")?;
+fn unpacked(stage: &mut Stage, workspace: &Workspace, package: &Path, scripts: &[&str]) -> Result<PathBuf, StepError> {
+    let debian = clean_debian(stage, workspace)?;
+    let root = workspace.scratch("debian")?;
     let mut unpack = Command::new("tar");
     unpack.arg("--extract").arg("--file").arg(debian).arg("--directory").arg(&root);
     stage.run(unpack)?;
     fs::copy(package, root.join("srv/causeway.deb"))?;
     for script in scripts {
-        fs::copy(house.root.join("packaging").join(script), root.join("srv").join(script))?;
+        fs::copy(workspace.root.join("packaging").join(script), root.join("srv").join(script))?;
     }
     Ok(root)
 }
 
 /// Installs the package into a clean Debian without a running systemd, and uses it there.
-fn installation(stage: &mut Stage, house: &House, package: &Path) -> Result<(), Halt> {
-    let root = unpacked(stage, house, package, &["try-install.sh"])?;
+fn installation(stage: &mut Stage, workspace: &Workspace, package: &Path) -> Result<(), StepError> {
+    let root = unpacked(stage, workspace, package, &["try-install.sh"])?;
     stage.note("installing the package into a clean Debian");
     let done = stage.run(apart(r#"mount -t proc proc "$0/proc" && exec chroot "$0" sh /srv/try-install.sh"#, &root));
     // Root's files would be in the way of a later run by another user.
@@ -250,33 +250,33 @@ fn installation(stage: &mut Stage, house: &House, package: &Path) -> Result<(), 
 }
 
 /// Boots systemd in a clean Debian, and installs, uses and upgrades the service there.
-fn systemd(stage: &mut Stage, house: &House, package: &Path) -> Result<(), Halt> {
-    let root = unpacked(stage, house, package, &["boot-systemd.sh", "try-systemd.sh"])?;
+fn systemd(stage: &mut Stage, workspace: &Workspace, package: &Path) -> Result<(), StepError> {
+    let root = unpacked(stage, workspace, package, &["boot-systemd.sh", "try-systemd.sh"])?;
     stage.note("booting systemd");
     let done = stage.run(apart(r#"exec sh "$0/srv/boot-systemd.sh" "$0""#, &root));
     let log = fs::read_to_string(root.join("srv/try.log"));
     fs::remove_dir_all(&root).context("cannot remove the clean Debian")?;
     match (done, log) {
         (Ok(_), Ok(_)) => Ok(()),
-        (Err(Halt::Failed(output)), Ok(log)) => Err(Halt::Failed(output + &log)),
+        (Err(StepError::Failed(output)), Ok(log)) => Err(StepError::Failed(output + &log)),
         (Err(halt), Ok(_)) => Err(halt),
         // Without it the script has not begun: this machine's kernel or its permissions do not suffice.
-        (Ok(output) | Err(Halt::Failed(output)), Err(_)) => {
+        (Ok(output) | Err(StepError::Failed(output)), Err(_)) => {
             let last = output.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
-            Err(Halt::Nothing(format!("systemd does not boot here: {last}")))
+            Err(StepError::MissingOptional(format!("systemd does not boot here: {last}")))
         }
         (Err(halt), Err(_)) => Err(halt),
     }
 }
 
 /// Checks that the context of the first stage has all files of the repository.
-fn context_is_whole(house: &House) -> anyhow::Result<()> {
-    let ignored = fs::read_to_string(house.root.join(".dockerignore"))?;
+fn context_is_whole(workspace: &Workspace) -> anyhow::Result<()> {
+    let ignored = fs::read_to_string(workspace.root.join(".dockerignore"))?;
     let ignored = Vec::from_iter(ignored.lines().filter(|line| !line.is_empty() && !line.starts_with('#')));
     if let Some(pattern) = ignored.iter().find(|line| line.contains(['*', '?', '!', '['])) {
         anyhow::bail!(".dockerignore: found {pattern}, expected paths without wildcards");
     }
-    let files = run(Command::new("git").arg("-C").arg(&house.root).arg("ls-files"))?;
+    let files = run(Command::new("git").arg("-C").arg(&workspace.root).arg("ls-files"))?;
     let is_left_out = |file: &&str| ignored.iter().any(|path| Path::new(file).starts_with(path));
     match files.lines().find(is_left_out) {
         Some(file) => anyhow::bail!(".dockerignore leaves out {file}, a file of the repository"),
@@ -286,18 +286,18 @@ fn context_is_whole(house: &House) -> anyhow::Result<()> {
 
 /// Builds the last stage of the Containerfile from the program of the tests and the libraries that it is linked to, in place of the
 /// static program of the first stage, whose base image needs a registry; and runs the image.
-fn container(stage: &mut Stage, house: &House) -> Result<(), Halt> {
-    context_is_whole(house)?;
+fn container(stage: &mut Stage, workspace: &Workspace) -> Result<(), StepError> {
+    context_is_whole(workspace)?;
     need_namespaces()?;
-    let buildah = tools::BUILDAH.need(stage, house)?;
-    let directory = house.scratch("container")?;
+    let buildah = tools::BUILDAH.need(stage, workspace)?;
+    let directory = workspace.scratch("container")?;
     let first = directory.join("first-stage");
     let root = first.join("root-of-container");
     fs::create_dir_all(root.join("var/lib/causeway"))?;
     fs::create_dir_all(root.join("tmp"))?;
     // This configuration needs no public authority.
     write(&first.join("etc/ssl/certs/ca-certificates.crt"), "", 0o644)?;
-    let program = house.target.join("debug/causeway");
+    let program = workspace.target.join("debug/causeway");
     for library in run(Command::new("ldd").arg(&program))?.split_whitespace().filter(|word| word.starts_with('/')) {
         install(Path::new(library), &root.join(library.trim_start_matches('/')), 0o755)?;
     }
@@ -305,8 +305,8 @@ fn container(stage: &mut Stage, house: &House) -> Result<(), Halt> {
     write(&root.join("etc/causeway/Caddyfile"), ":8080\nrespond \"Causeway runs in this container\"\n", 0o644)?;
 
     stage.note("building and running the container");
-    fs::copy(house.root.join("packaging/Containerfile"), directory.join("Containerfile"))?;
-    fs::copy(house.root.join("packaging/try-container.sh"), directory.join("try-container.sh"))?;
+    fs::copy(workspace.root.join("packaging/Containerfile"), directory.join("Containerfile"))?;
+    fs::copy(workspace.root.join("packaging/try-container.sh"), directory.join("try-container.sh"))?;
     let mut command = apart(r#"cd "$0" && exec sh try-container.sh"#, &directory);
     command.env("BUILDAH", buildah);
     let done = stage.run(command);

@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::Context as _;
 
 use super::{epoch, install, pages, run, version, write};
-use crate::steps::House;
+use crate::steps::Workspace;
 
 /// The revision of the package; the next one of the same version counts up.
 const REVISION: u32 = 1;
@@ -35,15 +35,20 @@ pub(super) enum Compression {
 }
 
 /// Builds the package from this program, and returns its path.
-pub(super) fn build(house: &House, program: &Path, out: &Path, compression: Compression) -> anyhow::Result<PathBuf> {
+pub(super) fn build(
+    workspace: &Workspace,
+    program: &Path,
+    out: &Path,
+    compression: Compression,
+) -> anyhow::Result<PathBuf> {
     // `0.2.0~rc.1` precedes `0.2.0` (Debian Policy §5.6.12).
-    let version = format!("{}-{REVISION}", version(house)?.replacen('-', "~", 1));
-    let epoch = epoch(house)?;
-    let scratch = house.scratch("deb")?;
+    let version = format!("{}-{REVISION}", version(workspace)?.replacen('-', "~", 1));
+    let epoch = epoch(workspace)?;
+    let scratch = workspace.scratch("deb")?;
     let root = scratch.join("root");
     install(program, &root.join("usr/bin/causeway"), 0o755)?;
     for (from, to) in FILES {
-        install(&house.root.join(from), &root.join(to), 0o644)?;
+        install(&workspace.root.join(from), &root.join(to), 0o644)?;
     }
     let share = root.join("usr/share");
     pages(program, &share.join("man/man8"), &scratch.join("completions"))?;
@@ -55,20 +60,20 @@ pub(super) fn build(house: &House, program: &Path, out: &Path, compression: Comp
         install(&scratch.join("completions").join(script), &share.join(place), 0o644)?;
     }
     let documents = share.join("doc/causeway");
-    write(&documents.join("copyright"), copyright(house)?, 0o644)?;
+    write(&documents.join("copyright"), copyright(workspace)?, 0o644)?;
     write(&documents.join("changelog.Debian"), changelog(&version, epoch)?, 0o644)?;
-    install(&house.root.join("CHANGELOG.md"), &documents.join("changelog"), 0o644)?;
-    super::guides(house, &documents.join("docs"))?;
+    install(&workspace.root.join("CHANGELOG.md"), &documents.join("changelog"), 0o644)?;
+    super::guides(workspace, &documents.join("docs"))?;
     compress(&share.join("man/man8"), |_| true)?;
     compress(&documents, |name| name.starts_with("changelog"))?;
 
     let control = root.join("DEBIAN");
     for script in SCRIPTS {
-        install(&house.root.join("packaging/debian").join(script), &control.join(script), 0o755)?;
+        install(&workspace.root.join("packaging/debian").join(script), &control.join(script), 0o755)?;
     }
-    install(&house.root.join("packaging/debian/conffiles"), &control.join("conffiles"), 0o644)?;
+    install(&workspace.root.join("packaging/debian/conffiles"), &control.join("conffiles"), 0o644)?;
     let architecture = run(Command::new("dpkg").arg("--print-architecture"))?.trim().to_owned();
-    let text = fs::read_to_string(house.root.join("packaging/debian/control"))?;
+    let text = fs::read_to_string(workspace.root.join("packaging/debian/control"))?;
     let size = run(Command::new("du").args(["--summarize", "--apparent-size", "--block-size=1024"]).arg(&root))?;
     let text = text
         .replace("@VERSION@", &version)
@@ -101,9 +106,9 @@ fn libraries(scratch: &Path, root: &Path) -> anyhow::Result<String> {
 }
 
 /// Debian's description of the licences, with the text of the one that Debian does not ship.
-fn copyright(house: &House) -> anyhow::Result<String> {
-    let text = fs::read_to_string(house.root.join("packaging/debian/copyright"))?;
-    let license = fs::read_to_string(house.root.join("LICENSE-MIT")).context("cannot read LICENSE-MIT")?;
+fn copyright(workspace: &Workspace) -> anyhow::Result<String> {
+    let text = fs::read_to_string(workspace.root.join("packaging/debian/copyright"))?;
+    let license = fs::read_to_string(workspace.root.join("LICENSE-MIT")).context("cannot read LICENSE-MIT")?;
     let line = |line: &str| if line.trim().is_empty() { " .".to_owned() } else { format!(" {line}") };
     let license: Vec<_> = license.trim().lines().map(line).collect();
     Ok(text.replace("@MIT@", &license.join("\n")))
