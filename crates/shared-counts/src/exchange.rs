@@ -8,7 +8,7 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use crate::RedisServer;
-use crate::link::RedisLink;
+use crate::connection::RedisConnection;
 use crate::rounds;
 
 /// Rounds begin at least this far apart.
@@ -22,27 +22,27 @@ static EXCHANGES: LazyLock<Mutex<HashMap<RedisServer, Weak<CountExchange>>>> = L
 /// A counter of events by key. The thread of an exchange calls these methods. Workers use the same counter, so a method
 /// must not hold a lock for long.
 pub trait CountedKeys: Send + Sync {
-    /// Appends keys with news, at most `max`, and takes their new events: either [`Self::update`] or [`Self::restore`]
+    /// Appends the deltas of keys with new events, at most `max`, and takes their new events: either [`Self::update`] or [`Self::restore`]
     /// follows for each. Returns whether keys are left for the next round.
-    fn collect(&self, now: Instant, max: usize, news: &mut Vec<KeyNews>) -> bool;
+    fn collect(&self, now: Instant, max: usize, deltas: &mut Vec<KeyDelta>) -> bool;
     /// Sets the counts of all servers for the key; its events are now included.
-    fn update(&self, news: &KeyNews, all: WindowCounts);
+    fn update(&self, delta: &KeyDelta, all: WindowCounts);
     /// The events could not be sent: they are new again.
-    fn restore(&self, news: &KeyNews);
+    fn restore(&self, delta: &KeyDelta);
     /// The beginning of the names in Redis, such as `causeway/rate_limit/ZONE`.
     fn prefix(&self) -> &str;
 }
 
 /// The new events of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KeyNews {
+pub struct KeyDelta {
     /// The number by which the counter finds the key.
     pub local: u64,
     /// The key in Redis, the same on all servers.
     pub id: [u8; 16],
     /// The window that is counted, at least 1 ms.
     pub window: Duration,
-    /// Events since the last news; with 0, the counts of all servers are read without a change.
+    /// Events since the last delta; with 0, the counts of all servers are read without a change.
     pub events: u32,
 }
 
@@ -68,8 +68,8 @@ pub struct CountExchange {
 #[derive(Default)]
 pub(crate) struct ExchangeState {
     members: Mutex<Vec<Weak<dyn CountedKeys>>>,
-    /// Whether there are news since the last round began.
-    has_news: AtomicBool,
+    /// Whether a key has new events since the last round began.
+    is_pending: AtomicBool,
     closed: AtomicBool,
     /// Whether the last round has failed.
     down: AtomicBool,
@@ -106,7 +106,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl CountExchange {
-    /// Returns the exchange with this server: the open one, or one that is opened now. It connects when it has news.
+    /// Returns the exchange with this server: the open one, or one that is opened now. It connects when a key has new events.
     ///
     /// # Errors
     /// The system refuses a thread, or the settings of TLS cannot be used.
@@ -124,10 +124,10 @@ impl CountExchange {
 
     /// Opens an exchange that is not in the table.
     pub(crate) fn start(server: &RedisServer) -> io::Result<Self> {
-        let link = RedisLink::new(server)?;
+        let connection = RedisConnection::new(server)?;
         let shared = Arc::new(ExchangeState::default());
         let of_thread = Arc::clone(&shared);
-        let run = move || rounds::run(&of_thread, link);
+        let run = move || rounds::run(&of_thread, connection);
         let thread = std::thread::Builder::new().name("shared counts".into()).spawn(run)?;
         let _ = shared.thread.set(thread.thread().clone());
         Ok(Self { shared })
@@ -140,15 +140,15 @@ impl CountExchange {
         members.push(member);
     }
 
-    /// Marks the exchange as having news. Wakes the thread if it sleeps; otherwise the cost is a read of an atomic.
-    pub fn announce(&self) {
-        self.shared.announce();
+    /// Marks the exchange as having new events to send. Wakes the thread if it sleeps; otherwise the cost is a read of an atomic.
+    pub fn mark_pending(&self) {
+        self.shared.mark_pending();
     }
 }
 
 impl ExchangeState {
-    fn announce(&self) {
-        if !self.has_news.load(Ordering::Relaxed) && !self.has_news.swap(true, Ordering::Release) {
+    fn mark_pending(&self) {
+        if !self.is_pending.load(Ordering::Relaxed) && !self.is_pending.swap(true, Ordering::Release) {
             self.wake();
         }
     }
@@ -159,14 +159,14 @@ impl ExchangeState {
         }
     }
 
-    /// Whether there are news; the next ones wake the thread again.
-    pub(crate) fn take_news(&self) -> bool {
-        self.has_news.swap(false, Ordering::Acquire)
+    /// Takes the mark of new events; the next one wakes the thread again.
+    pub(crate) fn take_pending(&self) -> bool {
+        self.is_pending.swap(false, Ordering::Acquire)
     }
 
-    /// Makes the next round begin without an announcement.
-    pub(crate) fn keep_news(&self) {
-        self.has_news.store(true, Ordering::Release);
+    /// Makes the next round begin without new events.
+    pub(crate) fn set_pending(&self) {
+        self.is_pending.store(true, Ordering::Release);
     }
 
     pub(crate) fn set_down(&self, is_down: bool) {

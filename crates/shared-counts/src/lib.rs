@@ -2,18 +2,18 @@
 //!
 //! # In reading order
 //! - [`RedisServer`]: the address of a server
-//! - [`CountedKeys`]: a counter in this process; [`KeyNews`] and [`WindowCounts`]: the data that it sends and receives
+//! - [`CountedKeys`]: a counter in this process; [`KeyDelta`] and [`WindowCounts`]: the data that it sends and receives
 //! - [`CountExchange`]: an open exchange; all users of a server share it
 //! - `rounds`: the thread of an exchange
-//! - `link`: one round trip to Redis
+//! - `connection`: one round trip to Redis
 
+mod connection;
 mod exchange;
-mod link;
 mod rounds;
 mod server;
 
 pub use exchange::{
-    CountExchange, CountedKeys, ExchangeStatus, KEYS_PER_ROUND, KeyNews, ROUND_INTERVAL, WindowCounts, statuses,
+    CountExchange, CountedKeys, ExchangeStatus, KEYS_PER_ROUND, KeyDelta, ROUND_INTERVAL, WindowCounts, statuses,
 };
 pub use server::{RedisPlace, RedisServer};
 

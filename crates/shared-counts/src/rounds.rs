@@ -6,20 +6,20 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::exchange::{CountedKeys, ExchangeState, KEYS_PER_ROUND, KeyNews, ROUND_INTERVAL};
-use crate::link::RedisLink;
+use crate::connection::RedisConnection;
+use crate::exchange::{CountedKeys, ExchangeState, KEYS_PER_ROUND, KeyDelta, ROUND_INTERVAL};
 
 /// The wait after a failed round.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The news of one member.
-struct MemberNews {
+/// The deltas of one member.
+struct MemberDeltas {
     member: Arc<dyn CountedKeys>,
-    news: Vec<KeyNews>,
+    deltas: Vec<KeyDelta>,
 }
 
 /// Runs until the exchange is closed.
-pub(crate) fn run(shared: &ExchangeState, mut link: RedisLink) {
+pub(crate) fn run(shared: &ExchangeState, mut connection: RedisConnection) {
     let mut is_down = false;
     // Another member is first in each round, so that one with many keys cannot keep the others out.
     let mut first = 0_usize;
@@ -30,7 +30,7 @@ pub(crate) fn run(shared: &ExchangeState, mut link: RedisLink) {
             std::thread::park_timeout(wait);
             continue;
         }
-        if !shared.take_news() {
+        if !shared.take_pending() {
             std::thread::park();
             continue;
         }
@@ -38,18 +38,18 @@ pub(crate) fn run(shared: &ExchangeState, mut link: RedisLink) {
         first = first.wrapping_add(1);
         let (round, is_rest) = collect(shared, first, began);
         if is_rest {
-            shared.keep_news();
+            shared.set_pending();
         }
         if round.is_empty() {
             continue;
         }
-        let result = send(&mut link, &round);
+        let result = send(&mut connection, &round);
         match &result {
             Ok(()) if is_down => {
-                tracing::info!("{}: limits are shared again", link.server());
+                tracing::info!("{}: limits are shared again", connection.server());
             }
             Err(why) if !is_down => {
-                tracing::error!("{}: limits are not shared: {why}; each server limits for itself", link.server());
+                tracing::error!("{}: limits are not shared: {why}; each server limits for itself", connection.server());
             }
             _ => {}
         }
@@ -57,14 +57,16 @@ pub(crate) fn run(shared: &ExchangeState, mut link: RedisLink) {
         shared.set_down(is_down);
         next = if is_down { Instant::now() + RETRY_AFTER } else { began + ROUND_INTERVAL };
         if is_down {
-            round.iter().for_each(|MemberNews { member, news }| news.iter().for_each(|news| member.restore(news)));
-            shared.keep_news();
+            round
+                .iter()
+                .for_each(|MemberDeltas { member, deltas }| deltas.iter().for_each(|delta| member.restore(delta)));
+            shared.set_pending();
         }
     }
 }
 
-/// Returns the news of a round, and whether keys are left for the next one.
-fn collect(shared: &ExchangeState, first: usize, now: Instant) -> (Vec<MemberNews>, bool) {
+/// Returns the deltas of a round, and whether keys are left for the next one.
+fn collect(shared: &ExchangeState, first: usize, now: Instant) -> (Vec<MemberDeltas>, bool) {
     let mut members = shared.members();
     if !members.is_empty() {
         let len = members.len();
@@ -73,24 +75,26 @@ fn collect(shared: &ExchangeState, first: usize, now: Instant) -> (Vec<MemberNew
     let (mut left, mut is_rest) = (KEYS_PER_ROUND, false);
     let mut round = Vec::new();
     for member in members {
-        let mut news = Vec::new();
-        is_rest |= member.collect(now, left, &mut news);
-        left -= news.len();
-        if !news.is_empty() {
-            round.push(MemberNews { member, news });
+        let mut deltas = Vec::new();
+        is_rest |= member.collect(now, left, &mut deltas);
+        left -= deltas.len();
+        if !deltas.is_empty() {
+            round.push(MemberDeltas { member, deltas });
         }
     }
     (round, is_rest)
 }
 
-/// Sends the news and gives the answers to the members, all or none.
-fn send(link: &mut RedisLink, round: &[MemberNews]) -> Result<(), String> {
-    let keys = || round.iter().flat_map(|MemberNews { member, news }| news.iter().map(|news| (member.prefix(), *news)));
-    let counts = link.exchange(keys)?;
+/// Sends the deltas and gives the answers to the members, all or none.
+fn send(connection: &mut RedisConnection, round: &[MemberDeltas]) -> Result<(), String> {
+    let keys = || {
+        round.iter().flat_map(|MemberDeltas { member, deltas }| deltas.iter().map(|delta| (member.prefix(), *delta)))
+    };
+    let counts = connection.exchange(keys)?;
     let mut counts = counts.into_iter();
-    for MemberNews { member, news } in round {
-        for (news, all) in news.iter().zip(&mut counts) {
-            member.update(news, all);
+    for MemberDeltas { member, deltas } in round {
+        for (delta, all) in deltas.iter().zip(&mut counts) {
+            member.update(delta, all);
         }
     }
     Ok(())

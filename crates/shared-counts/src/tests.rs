@@ -100,7 +100,7 @@ impl Counter {
 
     fn count(&self, key: u64, events: u32) {
         *self.state().new.entry(key).or_default() += events;
-        self.exchange.announce();
+        self.exchange.mark_pending();
     }
 
     fn known(&self, key: u64) -> Option<(u32, u32)> {
@@ -109,27 +109,27 @@ impl Counter {
 }
 
 impl CountedKeys for Counter {
-    fn collect(&self, _now: Instant, max: usize, news: &mut Vec<KeyNews>) -> bool {
+    fn collect(&self, _now: Instant, max: usize, deltas: &mut Vec<KeyDelta>) -> bool {
         let mut state = self.state();
-        let begin = news.len();
-        while news.len() - begin < max
+        let begin = deltas.len();
+        while deltas.len() - begin < max
             && let Some((local, events)) = state.new.pop_first()
         {
             let mut id = [0xff; 16];
             id[..8].copy_from_slice(&local.to_be_bytes());
-            news.push(KeyNews { local, id, window: HOUR, events });
+            deltas.push(KeyDelta { local, id, window: HOUR, events });
         }
-        state.largest_round = state.largest_round.max(news.len());
+        state.largest_round = state.largest_round.max(deltas.len());
         !state.new.is_empty()
     }
 
-    fn update(&self, news: &KeyNews, all: WindowCounts) {
-        self.state().known.insert(news.local, all);
+    fn update(&self, delta: &KeyDelta, all: WindowCounts) {
+        self.state().known.insert(delta.local, all);
     }
 
-    fn restore(&self, news: &KeyNews) {
+    fn restore(&self, delta: &KeyDelta) {
         let mut state = self.state();
-        *state.new.entry(news.local).or_default() += news.events;
+        *state.new.entry(delta.local).or_default() += delta.events;
         state.restored += 1;
     }
 
@@ -172,7 +172,7 @@ fn rounds_are_bounded() {
     let counter = Counter::start(&redis.server(), "p/z");
     let keys = 2 * KEYS_PER_ROUND as u64 + 1;
     counter.state().new = (0..keys).map(|key| (key, 1)).collect();
-    counter.exchange.announce();
+    counter.exchange.mark_pending();
     wait_until("all keys are known", || counter.state().known.len() as u64 == keys);
     assert_eq!(counter.state().largest_round, KEYS_PER_ROUND);
 }

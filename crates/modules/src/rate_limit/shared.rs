@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use causeway_shared_counts::{KeyNews, WindowCounts};
+use causeway_shared_counts::{KeyDelta, WindowCounts};
 use sha2::{Digest as _, Sha256};
 
 /// The counts of a key in Redis, and the events that are not in Redis yet.
@@ -55,10 +55,10 @@ impl SharedEvents {
     }
 
     /// Takes the events that are not in Redis, at most `max`, the number of events in the window.
-    pub(super) fn news(&mut self, local: u64, window: Duration, max: usize) -> KeyNews {
+    pub(super) fn delta(&mut self, local: u64, window: Duration, max: usize) -> KeyDelta {
         self.is_queued = false;
         let unsent = std::mem::take(&mut self.unsent);
-        KeyNews { local, id: self.id, window, events: unsent.min(u32::try_from(max).unwrap_or(u32::MAX)) }
+        KeyDelta { local, id: self.id, window, events: unsent.min(u32::try_from(max).unwrap_or(u32::MAX)) }
     }
 
     /// Takes a report that includes `events` new ones of this server.
@@ -129,9 +129,9 @@ mod tests {
     fn unsent_events_are_taken_once() {
         let mut shared = SharedEvents::new(b"\0\xff");
         assert!(shared.add(1) && !shared.add(1), "queued once");
-        assert_eq!(shared.news(5, WINDOW, 10).events, 2);
+        assert_eq!(shared.delta(5, WINDOW, 10).events, 2);
         assert!(shared.add(3));
-        assert_eq!(shared.news(5, WINDOW, 1).events, 1, "the others have left the window");
+        assert_eq!(shared.delta(5, WINDOW, 1).events, 1, "the others have left the window");
         assert_ne!(shared.id, SharedEvents::new(b"\0\xfe").id);
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use causeway_shared_counts::{CountExchange, CountedKeys, KeyNews, RedisServer, WindowCounts};
+use causeway_shared_counts::{CountExchange, CountedKeys, KeyDelta, RedisServer, WindowCounts};
 
 use super::shared::SharedEvents;
 
@@ -114,7 +114,7 @@ struct Shard {
     bytes: usize,
     /// The number of keys at which expired ones are removed.
     sweep_at: usize,
-    /// Keys with news for Redis, once each.
+    /// Keys with new events for Redis, once each.
     queued: Vec<u64>,
 }
 
@@ -205,7 +205,7 @@ impl Zone {
         let limits = (limit, self.kept(limit));
         let Some(shared) = &self.shared else { return self.shard(hash).take(hash, None, limits, now) };
         let taken = self.shard(hash).take(hash, Some(key), limits, now);
-        shared.exchange.announce();
+        shared.exchange.mark_pending();
         taken
     }
 }
@@ -217,30 +217,30 @@ impl SharedZone {
 }
 
 impl CountedKeys for Zone {
-    fn collect(&self, now: Instant, max: usize, news: &mut Vec<KeyNews>) -> bool {
+    fn collect(&self, now: Instant, max: usize, deltas: &mut Vec<KeyDelta>) -> bool {
         let Some(shared) = &self.shared else { return false };
-        let end = news.len() + max;
+        let end = deltas.len() + max;
         let first = shared.first.fetch_add(1, Ordering::Relaxed);
         let mut is_rest = false;
         for number in 0..SHARDS {
             let shard = &self.shards[first.wrapping_add(number) % SHARDS];
             // Each shard gets an equal share of the room that is left.
-            let share = (end - news.len()).div_ceil(SHARDS - number);
-            is_rest |= lock(shard).collect(now, shared.window, share, news);
+            let share = (end - deltas.len()).div_ceil(SHARDS - number);
+            is_rest |= lock(shard).collect(now, shared.window, share, deltas);
         }
         is_rest
     }
 
-    fn update(&self, news: &KeyNews, all: WindowCounts) {
-        if let Some(shared) = self.shard(news.local).shared_events(news.local) {
-            shared.update(news.events, all);
+    fn update(&self, delta: &KeyDelta, all: WindowCounts) {
+        if let Some(shared) = self.shard(delta.local).shared_events(delta.local) {
+            shared.update(delta.events, all);
         }
     }
 
-    fn restore(&self, news: &KeyNews) {
-        let mut shard = self.shard(news.local);
-        if shard.shared_events(news.local).is_some_and(|shared| shared.add(news.events)) {
-            shard.queued.push(news.local);
+    fn restore(&self, delta: &KeyDelta) {
+        let mut shard = self.shard(delta.local);
+        if shard.shared_events(delta.local).is_some_and(|shared| shared.add(delta.events)) {
+            shard.queued.push(delta.local);
         }
     }
 
@@ -330,14 +330,14 @@ impl Shard {
         self.keys.get_mut(&hash)?.shared.as_deref_mut()
     }
 
-    /// Appends the news of at most `max` keys. Returns whether keys are left.
-    fn collect(&mut self, now: Instant, window: Duration, max: usize, news: &mut Vec<KeyNews>) -> bool {
+    /// Appends the deltas of at most `max` keys. Returns whether keys are left.
+    fn collect(&mut self, now: Instant, window: Duration, max: usize, deltas: &mut Vec<KeyDelta>) -> bool {
         let count = self.queued.len().min(max);
         for hash in self.queued.drain(..count) {
             let Some(events) = self.keys.get_mut(&hash) else { continue };
             events.expire(window, now);
             let in_window = events.times.len();
-            news.extend(events.shared.as_mut().map(|shared| shared.news(hash, window, in_window)));
+            deltas.extend(events.shared.as_mut().map(|shared| shared.delta(hash, window, in_window)));
         }
         !self.queued.is_empty()
     }
@@ -509,7 +509,7 @@ mod tests {
         Zone::new(Some(SharedZone::new(CountExchange::open(&server).unwrap(), "z", window)))
     }
 
-    fn unsent(zone: &Zone, now: Instant, max: usize) -> Vec<KeyNews> {
+    fn unsent(zone: &Zone, now: Instant, max: usize) -> Vec<KeyDelta> {
         let mut unsent = Vec::new();
         let is_rest = zone.collect(now, max, &mut unsent);
         assert_eq!(is_rest, zone.shards.iter().any(|shard| !lock(shard).queued.is_empty()));

@@ -14,7 +14,7 @@ use redis::{
     Client, Connection, ConnectionAddr, IntoConnectionInfo as _, Pipeline, RedisConnectionInfo, RedisError, Value,
 };
 
-use crate::exchange::{KeyNews, WindowCounts};
+use crate::exchange::{KeyDelta, WindowCounts};
 use crate::server::{RedisPlace, RedisServer};
 
 /// Limit for a connection's start, and for each wait for the server.
@@ -27,13 +27,13 @@ const ROUND_MAX: Duration = Duration::from_secs(4);
 const CLOCK_VALID: Duration = Duration::from_secs(10);
 
 /// The connection to a server, opened when it is needed.
-pub(crate) struct RedisLink {
+pub(crate) struct RedisConnection {
     server: RedisServer,
     client: Client,
-    open: Option<OpenLink>,
+    open: Option<OpenConnection>,
 }
 
-struct OpenLink {
+struct OpenConnection {
     connection: Connection,
     /// The server's time when it was last read.
     clock: ServerClock,
@@ -68,7 +68,7 @@ fn text(error: &RedisError) -> String {
     if error.is_timeout() { format!("no response within {} s", TIMEOUT.as_secs()) } else { error.to_string() }
 }
 
-impl RedisLink {
+impl RedisConnection {
     pub(crate) fn new(server: &RedisServer) -> io::Result<Self> {
         let addr = match &server.place {
             RedisPlace::Tcp { host, port, tls: false } => ConnectionAddr::Tcp(host.clone(), *port),
@@ -99,7 +99,7 @@ impl RedisLink {
 
     /// Adds the new events of these keys, and returns the counts of all servers in the same order. If the answer is
     /// lost, the events may have been counted; a caller that sends them again counts them twice.
-    pub(crate) fn exchange<'k, K: Iterator<Item = (&'k str, KeyNews)>>(
+    pub(crate) fn exchange<'k, K: Iterator<Item = (&'k str, KeyDelta)>>(
         &mut self,
         keys: impl Fn() -> K,
     ) -> Result<Vec<WindowCounts>, String> {
@@ -114,14 +114,14 @@ impl RedisLink {
                 }
             }
         }
-        let mut open = OpenLink::connect(&self.client).map_err(|error| text(&error))?;
+        let mut open = OpenConnection::connect(&self.client).map_err(|error| text(&error))?;
         let counts = open.exchange(&keys).map_err(|error| text(&error))?;
         self.open = Some(open);
         Ok(counts)
     }
 }
 
-impl OpenLink {
+impl OpenConnection {
     fn connect(client: &Client) -> Result<Self, RedisError> {
         let mut connection = client.get_connection_with_timeout(TIMEOUT)?;
         connection.set_read_timeout(Some(TIMEOUT))?;
@@ -130,7 +130,7 @@ impl OpenLink {
         Ok(Self { connection, clock: clock(time) })
     }
 
-    fn exchange<'k, K: Iterator<Item = (&'k str, KeyNews)>>(
+    fn exchange<'k, K: Iterator<Item = (&'k str, KeyDelta)>>(
         &mut self,
         keys: impl Fn() -> K,
     ) -> Result<Vec<WindowCounts>, RedisError> {
@@ -141,22 +141,22 @@ impl OpenLink {
         let mut pipeline = Pipeline::new();
         pipeline.cmd("TIME");
         let mut periods = Vec::new();
-        for (prefix, news) in keys() {
-            let window = u64::try_from(news.window.as_millis()).unwrap_or(u64::MAX).max(1);
+        for (prefix, delta) in keys() {
+            let window = u64::try_from(delta.window.as_millis()).unwrap_or(u64::MAX).max(1);
             let period = self.clock.period(window, now);
-            let current = name(prefix, window, &news.id, period.number);
-            let previous = name(prefix, window, &news.id, period.number.saturating_sub(1));
-            if news.events > 0 {
+            let current = name(prefix, window, &delta.id, period.number);
+            let previous = name(prefix, window, &delta.id, period.number.saturating_sub(1));
+            if delta.events > 0 {
                 // The expiry comes first, so that a counter without one never exists. It is after the end of the next
                 // period.
                 let expiry = window.saturating_mul(2).min(i64::MAX as u64 / 2);
                 pipeline.cmd("SET").arg(&current).arg(0).arg("PX").arg(expiry).arg("NX");
-                pipeline.cmd("INCRBY").arg(&current).arg(news.events);
+                pipeline.cmd("INCRBY").arg(&current).arg(delta.events);
             } else {
                 pipeline.cmd("GET").arg(&current);
             }
             pipeline.cmd("GET").arg(&previous);
-            periods.push((period, news.events > 0));
+            periods.push((period, delta.events > 0));
         }
         // Not `req_packed_commands`, which waits for each response, also after the first timeout.
         self.connection.send_packed_command(&pipeline.get_packed_pipeline())?;
