@@ -138,7 +138,7 @@ fn part_at(rest: &str) -> Option<(LayoutPart, &str)> {
     if let Some((text, part)) = TEXTS.iter().find(|(text, _)| rest.starts_with(text)) {
         return Some((*part, &rest[text.len()..]));
     }
-    // A short name is no part within a word.
+    // A short name within a word is not a part of the layout.
     for (text, part) in [("Jan", LayoutPart::MonthShort), ("Mon", LayoutPart::WeekdayShort)] {
         if let Some(after) = rest.strip_prefix(text)
             && !after.starts_with(|next: char| next.is_ascii_lowercase())

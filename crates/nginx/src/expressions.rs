@@ -100,7 +100,7 @@ pub(crate) fn without_assertions(expression: &str) -> String {
             rest = &rest[end..];
             continue;
         }
-        // An escaped character is no parenthesis.
+        // An escaped character is not a parenthesis.
         let length = if c == '\\' { 1 + rest[1..].chars().next().map_or(0, char::len_utf8) } else { c.len_utf8() };
         out.push_str(&rest[..length]);
         rest = &rest[length..];

@@ -77,7 +77,7 @@ pub(crate) struct VariableScope {
     pub(crate) rules_applied: String,
     /// The first name of the server.
     pub(crate) server_name: String,
-    /// The names of the server that are no expressions.
+    /// The names of the server that are not expressions.
     pub(crate) server_names: Vec<String>,
     /// Whether the request has passed `auth_basic`. Before that the user is not known.
     pub(crate) has_user: bool,

@@ -61,7 +61,7 @@ impl TestResponse {
     }
 }
 
-/// Reads a [`Body`] into an [`TestResponse`].
+/// Reads a [`Body`] into a [`TestResponse`].
 pub(crate) struct Reader {
     body: Body,
 }

@@ -84,7 +84,7 @@ impl OuterFields {
         out
     }
 
-    /// The line for an upstream, whose own field is no mark.
+    /// The line for an upstream, whose own field is not a mark.
     pub(super) fn line_of_upstream(&self) -> Option<String> {
         self.looks_for_mark.then(|| format!("header_down -{MARK}"))
     }

@@ -110,7 +110,7 @@ impl Translator<'_> {
         if codes.is_empty() && !is_any_method {
             return;
         }
-        // A placeholder alone is no condition.
+        // A placeholder alone is not a condition.
         let mut conditions = vec!["{rp.is_transport_error} == true".to_owned()];
         if !codes.is_empty() {
             conditions.push(format!("{{rp.status_code}} in [{}]", codes.join(", ")));

@@ -460,7 +460,7 @@ pub(super) fn ends(expression: &str) -> Option<Vec<String>> {
         None => before.split_at(before.rfind(|c: char| !c.is_ascii_alphanumeric()).map_or(0, |at| at + 1)),
     };
     let is_text = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric());
-    // The letter after a backslash is no text.
+    // The letter after a backslash is not text.
     let is_whole = !has_alternatives(head) && !head.ends_with('\\') && texts.split('|').all(is_text);
     is_whole.then(|| texts.split('|').map(str::to_ascii_lowercase).collect())
 }

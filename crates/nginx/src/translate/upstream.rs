@@ -145,7 +145,7 @@ impl<'a> Translator<'a> {
         } else {
             "*".to_owned()
         };
-        // The value of the path is decoded already. The question mark is no part of a value, so that it stays one.
+        // The value of the path is decoded already. The question mark is not a part of a value, so that it stays one.
         let (text, escape) = match has_path(uri) {
             true => (text.replacen("{?query}", "?{query}", 1), " escape_values"),
             false => (text, ""),

@@ -71,7 +71,7 @@ impl<'a> Translator<'a> {
         let text = with_constants(pass.argument(0), &location.blocks);
         let variable = (*variables(&text).first()?).to_owned();
         let with_value = |value: &str| replaced(&text, |name| (name == variable).then(|| value.to_owned()));
-        // A URI that is no variable is another one without variables before it.
+        // A URI that is not a variable is another one without variables before it.
         let without = with_value("");
         let rest = ["http://", "https://"].iter().find_map(|scheme| without.strip_prefix(scheme)).unwrap_or(&without);
         let mut values = self.values(&variable, location);
