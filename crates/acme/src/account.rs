@@ -16,8 +16,8 @@ use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
 
 use crate::authority_client::AuthorityClient;
+use crate::bad_nonce::retry_bad_nonce;
 use crate::named_locks::NamedLocks;
-use crate::step::step;
 use crate::{AcmeError, ExternalAccount, Issuer, hex, signed, zerossl};
 
 /// How long the authority may take to answer before the order, with all requests for its account.
@@ -96,7 +96,7 @@ async fn register(
     lost: Option<&str>,
 ) -> Result<StoredAccount, AcmeError> {
     let [account_at, key_at] = storage_keys(issuer);
-    let _turn = REGISTRATIONS.hold(format!("{} {account_at}", storage.identity())).await;
+    let _turn = REGISTRATIONS.lock(format!("{} {account_at}", storage.identity())).await;
     // And one at a time of all processes with this storage.
     let dir = account_at.rsplit_once('/').map_or(&*account_at, |(dir, _)| dir);
     let name = format!("register_acme_account_{dir}");
@@ -145,7 +145,7 @@ async fn register(
         Some(external) => {
             let external = external_key(&external)?;
             let (account, credentials) =
-                step!(client(authority).create(&new, issuer.directory.clone(), Some(&external)))?;
+                retry_bad_nonce!(client(authority).create(&new, issuer.directory.clone(), Some(&external)))?;
             let key = credentials.private_key().clone_key();
             store_key(&key, key_at, storage, &lock).await?;
             StoredAccount { url: account.id().to_owned(), key }

@@ -84,7 +84,7 @@ impl DnsChallenge {
         let record = TxtRecord { name: at, zone, value: value.clone(), ttl };
         let provider = self.provider.clone();
         // Not in the task: an order that is cancelled while it waits leaves the queue.
-        let lock = RECORD_LOCKS.hold(provider.0.lock_name(&record)).await;
+        let lock = RECORD_LOCKS.lock(provider.0.lock_name(&record)).await;
         // A task of its own: if this order is cancelled meanwhile, the record is still removed.
         let presented = tokio::spawn(PresentedRecord::new(provider, record, lock)).await;
         let presented = presented.unwrap_or_else(|error| Err(DnsError::Panic(error.to_string())))?;
@@ -219,7 +219,7 @@ impl Drop for PresentedRecord {
 async fn remove(provider: DnsProvider, record: TxtRecord, receipt: Receipt, held: Option<OwnedMutexGuard<()>>) {
     let _lock = match held {
         Some(lock) => lock,
-        None => RECORD_LOCKS.hold(provider.0.lock_name(&record)).await,
+        None => RECORD_LOCKS.lock(provider.0.lock_name(&record)).await,
     };
     let removed = async { provider.0.remove(&http()?, &record, &receipt).await };
     if let Err(error) = in_time(removed).await {

@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use crate::bad_nonce::is_problem;
 use crate::dns::DnsError;
 use crate::http::HttpError;
-use crate::step::is_problem;
 
 /// The reason why an authority issued no certificate. Displays a sentence without the authority's name.
 #[derive(Debug)]

@@ -423,7 +423,7 @@ impl HttpResponse {
         self.headers.get_all(name).iter().filter_map(|value| value.to_str().ok())
     }
 
-    /// Returns the URL that this response to a request for `url` redirects to; `None` if it is no redirect. The URL may be malformed.
+    /// Returns the URL that this response to a request for `url` redirects to; `None` if it is not a redirect. The URL may be malformed.
     fn redirect(&self, url: &str) -> Option<String> {
         let is_redirect = matches!(self.status.as_u16(), 301 | 302 | 303 | 307 | 308);
         self.header("location").filter(|_| is_redirect).map(|location| resolved(url, location))

@@ -9,7 +9,7 @@
 //! - `renewal`: the renewal time that the authority suggests
 //! - `dns`: the challenge DNS-01, and the DNS providers that write its records
 //! - `named_locks`: locks by name
-//! - `step`: repeats a step of the protocol if the authority rejects its nonce
+//! - `bad_nonce`: repeats a step of the protocol if the authority rejects its nonce
 //! - [`challenge`]: the open challenges of this process
 //! - [`http`]: the HTTP client for interfaces of other servers
 //! - `zerossl`: ZeroSSL's own interface for certificates, and the external accounts for its ACME authority
@@ -18,6 +18,7 @@
 
 mod account;
 mod authority_client;
+mod bad_nonce;
 mod chains;
 pub mod challenge;
 mod dns;
@@ -30,7 +31,6 @@ mod polling;
 mod renewal;
 pub mod server;
 mod signed;
-mod step;
 mod zerossl;
 
 pub use account::AccountKey;

@@ -11,7 +11,7 @@ pub(crate) struct NamedLocks(Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>
 
 impl NamedLocks {
     /// Waits until nothing holds the lock `name`, and holds it until the result is dropped.
-    pub(crate) async fn hold(&self, name: String) -> OwnedMutexGuard<()> {
+    pub(crate) async fn lock(&self, name: String) -> OwnedMutexGuard<()> {
         let lock = {
             // Ignores poisoning: every change is one insertion or removal.
             let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -34,14 +34,14 @@ mod tests {
     #[tokio::test]
     async fn holders_of_a_name() {
         let locks = NamedLocks::default();
-        let hold = |name: &str| locks.hold(name.to_owned());
-        let held = hold("a").await;
-        let _other = hold("b").await;
-        let mut next = pin!(hold("a"));
+        let lock = |name: &str| locks.lock(name.to_owned());
+        let held = lock("a").await;
+        let _other = lock("b").await;
+        let mut next = pin!(lock("a"));
         assert!(poll_fn(|context| Poll::Ready(next.as_mut().poll(context).is_pending())).await);
         drop(held);
         drop(next.await);
-        drop(hold("c").await);
+        drop(lock("c").await);
         let mut names: Vec<_> = locks.0.lock().unwrap().keys().cloned().collect();
         names.sort();
         assert_eq!(names, ["b", "c"]);

@@ -17,12 +17,12 @@ use time::format_description::well_known::Rfc3339;
 use tokio::time::Instant;
 
 use crate::authority_client::AuthorityClient;
+use crate::bad_nonce::{is_problem, retry_bad_nonce};
 use crate::challenge::{OpenChallenge, Published, StoredChallenge};
 use crate::dns::DnsChallenge;
 use crate::http::HttpError;
 use crate::polling::Polling;
 use crate::signed::SignedRequests;
-use crate::step::{is_problem, step};
 use crate::{AcmeError, Issuer, OtherChallenge, account};
 
 /// How long the authority may take to verify a challenge, and to issue: Caddy's limit.
@@ -148,7 +148,7 @@ async fn place(
     };
     if let Some(identifier) = replaces.and_then(|old| CertificateIdentifier::try_from(old).ok()) {
         let replacing = new().replaces(identifier);
-        match step!(account.new_order(&replacing)) {
+        match retry_bad_nonce!(account.new_order(&replacing)) {
             // Without the extension, or the response does not have the member (RFC 9773 §5).
             Err(Error::Unsupported(_)) => {}
             Err(Error::Other(error)) if !error.is::<HttpError>() && !error.is::<AcmeError>() => {}
@@ -160,7 +160,7 @@ async fn place(
             placed => return Ok(placed?),
         }
     }
-    Ok(step!(account.new_order(&new()))?)
+    Ok(retry_bad_nonce!(account.new_order(&new()))?)
 }
 
 /// Places an order for a certificate that is valid for this time from now on (RFC 8555 §7.1.3). It does not name the certificate that it
@@ -185,7 +185,7 @@ async fn place_with_lifetime(
     let placed = requests.post(&new_order, Some(&order)).await?;
     let url =
         placed.header("location").ok_or_else(|| AcmeError::Malformed("found an order without a URL".to_owned()))?;
-    Ok(step!(account.order(url.to_owned()))?)
+    Ok(retry_bad_nonce!(account.order(url.to_owned()))?)
 }
 
 /// Proves that this server controls the name, and has the certificate signed.
@@ -197,7 +197,7 @@ async fn complete(
     storage: &SharedStorage,
 ) -> Result<ObtainedCertificate, AcmeError> {
     // Fetches the authorizations. An order for one name has one, so repeating the step repeats no other request.
-    step!(fetched(&mut order))?;
+    retry_bad_nonce!(fetched(&mut order))?;
     // The challenges stay open until the order is ready or has failed.
     let mut open = Vec::new();
     let proven = prove(issuer, authority, wanted, &mut order, storage, &mut open).await;
@@ -207,7 +207,7 @@ async fn complete(
     proven?;
     let key = make_key(wanted.key).await?;
     let request = request_params(wanted)?.serialize_request(&key)?;
-    finalize(authority, &mut order, request.der()).await?;
+    retry_bad_nonce!(authority, &mut order, request.der()).await?;
     let mut chain = download(issuer, authority, &mut order).await?;
     if let (Some(chains), Some(url)) = (&issuer.chains, order.state().certificate.clone()) {
         let preferred =
@@ -241,7 +241,7 @@ async fn download(issuer: &Issuer, authority: &AuthorityClient, order: &mut Orde
     let mut downloads = 1;
     loop {
         let downloaded = match poll(issuer, authority, order, OrderStatus::Valid).await {
-            Ok(()) => step!(order.certificate()),
+            Ok(()) => retry_bad_nonce!(order.certificate()),
             Err(error) if authority.last_is_failure() => return Err(error.into()),
             Err(error) => Err(error),
         };
@@ -277,7 +277,7 @@ async fn poll(
     let (mut last, mut asked) = (None, None);
     while let Some(pause) = polling.next(Instant::now(), asked) {
         tokio::time::sleep(pause).await;
-        last = match step!(order.refresh()) {
+        last = match retry_bad_nonce!(order.refresh()) {
             Ok(state) => {
                 if let Some(problem) = &state.error {
                     return Err(Error::Api(problem.clone()));
@@ -414,7 +414,7 @@ async fn answer(
             OpenChallenge::tls(name, authorized.digest().as_ref(), Published::new(issuer, storage, stored).await)?
         }
     });
-    match step!(challenge.set_ready()) {
+    match retry_bad_nonce!(challenge.set_ready()) {
         // The authority has accepted the response and has a first result of the verification already. The order says when it is final.
         Err(Error::Api(_)) if authority.last_is_success() => {}
         accepted => accepted?,
@@ -448,7 +448,7 @@ async fn failure(order: &mut Order, mut other: OtherChallenge) -> AcmeError {
     if reasons.is_empty() {
         reasons.push("it gave no reason".to_owned());
     }
-    if !is_challenge {
+    if retry_bad_nonce!is_challenge {
         other = OtherChallenge::CannotHelp;
     }
     AcmeError::Unverified(reasons.join("; "), other)

@@ -37,7 +37,7 @@ pub use self::policy::{Policy, Rules};
 use self::account::{Accounts, ClientAccount};
 use self::jws::{Envelope, Jwk, Signer};
 use self::order::{
-    Challenge, ChallengeState, IssuedChain, NAMES_PER_ORDER_MAX, OrderBook, ServerOrder, VALIDATIONS_PER_ACCOUNT_MAX,
+    Challenge, ChallengeState, IssuedChain, NAMES_PER_ORDER_MAX, ServerOrder, ServerState, VALIDATIONS_PER_ACCOUNT_MAX,
 };
 use self::policy::Identifier;
 use self::problem::Problem;
@@ -188,8 +188,8 @@ struct SigningContext {
 
 /// Static, like the challenges of this process: a plan is compiled before its certificates are loaded, and replaced separately.
 static SIGNING: Mutex<Option<SigningContext>> = Mutex::new(None);
-/// The books by authority, while a server uses them: orders survive a reload.
-static ORDER_BOOKS: LazyLock<Mutex<HashMap<String, Weak<Mutex<OrderBook>>>>> = LazyLock::new(Mutex::default);
+/// The states by authority, while a server uses them: orders survive a reload.
+static SERVER_STATES: LazyLock<Mutex<HashMap<String, Weak<Mutex<ServerState>>>>> = LazyLock::new(Mutex::default);
 
 /// Makes all servers of this process sign with `keeper`'s authorities from now on. Validations run on the current tokio runtime.
 ///
@@ -207,7 +207,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// An ACME server. Those with the same authority share accounts and orders.
 pub struct AcmeServer {
     plan: ServerPlan,
-    book: Arc<Mutex<OrderBook>>,
+    state: Arc<Mutex<ServerState>>,
 }
 
 /// An authenticated request.
@@ -222,13 +222,13 @@ struct Call<'r> {
 impl AcmeServer {
     /// Creates a server.
     pub fn new(plan: ServerPlan) -> Self {
-        let mut books = locked(&ORDER_BOOKS);
-        let known = books.get(&plan.authority).and_then(Weak::upgrade);
-        let book = known.unwrap_or_default();
-        books.retain(|_, book| book.strong_count() > 0);
-        books.insert(plan.authority.clone(), Arc::downgrade(&book));
-        drop(books);
-        Self { plan, book }
+        let mut states = locked(&SERVER_STATES);
+        let known = states.get(&plan.authority).and_then(Weak::upgrade);
+        let state = known.unwrap_or_default();
+        states.retain(|_, state| state.strong_count() > 0);
+        states.insert(plan.authority.clone(), Arc::downgrade(&state));
+        drop(states);
+        Self { plan, state }
     }
 
     /// Answers a request. Blocks on storage and signatures.
@@ -243,7 +243,7 @@ impl AcmeServer {
         let response = response.field("link", format!("<{}/directory>;rel=\"index\"", request.base));
         match random_id() {
             Ok(nonce) => {
-                locked(&self.book).add_nonce(nonce.clone());
+                locked(&self.state).add_nonce(nonce.clone());
                 response.field("replay-nonce", nonce)
             }
             Err(problem) => ServerResponse::problem(&problem),
@@ -283,12 +283,12 @@ impl AcmeServer {
             let detail = format!("the request was signed for another URL, {:?}", envelope.url);
             return Err(Problem::new("unauthorized", 401, detail));
         }
-        if !locked(&self.book).take_nonce(&envelope.nonce) {
+        if !locked(&self.state).take_nonce(&envelope.nonce) {
             return Err(Problem::new("badNonce", 400, "the nonce is unknown, used or too old"));
         }
-        let office = locked(&SIGNING).clone();
-        let keeper = office.as_ref().and_then(|office| office.keeper.upgrade());
-        let (Some(office), Some(keeper)) = (office, keeper) else {
+        let signing = locked(&SIGNING).clone();
+        let keeper = signing.as_ref().and_then(|signing| signing.keeper.upgrade());
+        let (Some(signing), Some(keeper)) = (signing, keeper) else {
             return Err(Problem::internal(&"the certificates are not loaded yet"));
         };
         let storage = keeper.storage();
@@ -309,7 +309,7 @@ impl AcmeServer {
                 let id = url.strip_prefix(request.base).and_then(|path| path.strip_prefix("/account/"));
                 let account = self.accounts(storage).signer(id.unwrap_or_default(), &envelope)?;
                 let call = Call { request, envelope, account, keeper: &keeper, now };
-                self.authenticated(call, &office.runtime)
+                self.authenticated(call, &signing.runtime)
             }
         }
     }
@@ -324,30 +324,30 @@ impl AcmeServer {
             ["revoke-cert"] => self.revoke(&call.envelope, Some(&account), None),
             ["account", id] if id == account => self.account(call),
             ["account", id, "orders"] if id == account => {
-                let book = locked(&self.book);
-                let orders = book.orders_of(&account, now);
+                let state = locked(&self.state);
+                let orders = state.orders_of(&account, now);
                 let orders: Vec<_> = orders.into_iter().map(|id| format!("{base}/order/{id}")).collect();
                 Ok(ServerResponse::json(200, &json!({ "orders": orders })))
             }
             ["account", ..] => Err(Problem::new("unauthorized", 401, "this is another account")),
             ["order", id] => {
-                let mut book = locked(&self.book);
-                let order = book.order(id, &account, now)?;
+                let mut state = locked(&self.state);
+                let order = state.order(id, &account, now)?;
                 Ok(ServerResponse::json(200, &order.to_json(id, base)))
             }
             ["order", id, "finalize"] => self.finalize(&call, id),
             ["certificate", id] => {
-                let mut book = locked(&self.book);
-                let issued = book.order(id, &account, now).ok().and_then(|order| order.issued());
+                let mut state = locked(&self.state);
+                let issued = state.order(id, &account, now).ok().and_then(|order| order.issued());
                 let pem = issued.ok_or_else(|| Problem::missing("certificate"))?.pem.clone();
                 let response = ServerResponse { body: pem.into_bytes(), ..ServerResponse::empty(200) };
                 Ok(response.field("content-type", "application/pem-certificate-chain"))
             }
             ["authz", id] => {
-                let mut book = locked(&self.book);
-                let (authorization, expires) = book.authorization(id, &account, now)?;
+                let mut state = locked(&self.state);
+                let (authorization, expires) = state.authorization(id, &account, now)?;
                 // RFC 8555 §7.5.2.
-                if !call.envelope.payload.is_empty() && call.envelope.object()?["status"] == "deactivated" {
+                if !call.envelope.payload.is_empty() && call.envelope.payload_object()?["status"] == "deactivated" {
                     authorization.is_deactivated = true;
                 }
                 Ok(ServerResponse::json(200, &authorization.to_json(id, base, expires)))
@@ -368,7 +368,7 @@ impl AcmeServer {
         key: &Jwk,
         storage: &SharedStorage,
     ) -> Result<ServerResponse, Problem> {
-        let payload = envelope.object()?;
+        let payload = envelope.payload_object()?;
         let accounts = self.accounts(storage);
         let (account, is_new) = if payload["onlyReturnExisting"] == true {
             let missing = || Problem::new("accountDoesNotExist", 400, "no account has this key");
@@ -388,7 +388,7 @@ impl AcmeServer {
     fn account(&self, call: Call<'_>) -> Result<ServerResponse, Problem> {
         let Call { request, envelope, mut account, keeper, .. } = call;
         if !envelope.payload.is_empty() {
-            let payload = envelope.object()?;
+            let payload = envelope.payload_object()?;
             let contacts = if payload["contact"].is_null() { None } else { Some(account::contacts(&payload)?) };
             account = self.accounts(keeper.storage()).update(&account.id, &envelope, |account| {
                 if let Some(contacts) = contacts {
@@ -403,12 +403,12 @@ impl AcmeServer {
 
     /// RFC 8555 §7.3.5: the payload is a JWS by the new key, which names the account and the old key.
     fn change_key(&self, call: &Call<'_>) -> Result<ServerResponse, Problem> {
-        let inner = Envelope::read(&call.envelope.object()?)?;
+        let inner = Envelope::read(&call.envelope.payload_object()?)?;
         let Signer::Key(key) = &inner.signer else {
             return Err(Problem::malformed("the inner JWS must have `jwk`: the new key"));
         };
         inner.verify(key)?;
-        let payload = inner.object()?;
+        let payload = inner.payload_object()?;
         let url = format!("{}/account/{}", call.request.base, call.account.id);
         let is_consistent = inner.url == call.envelope.url
             && payload["account"] == url
@@ -423,7 +423,7 @@ impl AcmeServer {
 
     /// RFC 8555 §7.4.
     fn new_order(&self, call: &Call<'_>) -> Result<ServerResponse, Problem> {
-        let payload = call.envelope.object()?;
+        let payload = call.envelope.payload_object()?;
         if payload.get("notBefore").is_some() || payload.get("notAfter").is_some() {
             return Err(Problem::malformed("this server chooses the validity itself: no `notBefore`, no `notAfter`"));
         }
@@ -443,9 +443,9 @@ impl AcmeServer {
         }
         let order = ServerOrder::new(&call.account.id, identifiers, |identifier| self.offer(identifier), call.now)?;
         let id = random_id()?;
-        let mut book = locked(&self.book);
+        let mut state = locked(&self.state);
         let shown = order.to_json(&id, call.request.base);
-        book.add(id.clone(), order, call.now)?;
+        state.add(id.clone(), order, call.now)?;
         let url = format!("{}/order/{id}", call.request.base);
         Ok(ServerResponse::json(201, &shown).field("location", url))
     }
@@ -474,9 +474,9 @@ impl AcmeServer {
         let missing = || Problem::missing("challenge");
         let up = format!("<{base}/authz/{id}>;rel=\"up\"");
         let kind = ChallengeKind::by_name(kind).ok_or_else(missing)?;
-        let mut book = locked(&self.book);
-        let is_full = book.validations(&call.account.id) >= VALIDATIONS_PER_ACCOUNT_MAX;
-        let (authorization, _) = book.authorization(id, &call.account.id, call.now)?;
+        let mut state = locked(&self.state);
+        let is_full = state.validations(&call.account.id) >= VALIDATIONS_PER_ACCOUNT_MAX;
+        let (authorization, _) = state.authorization(id, &call.account.id, call.now)?;
         let is_pending = authorization.status() == "pending";
         let identifier = authorization.identifier.clone();
         let challenge = authorization.challenge(kind).ok_or_else(missing)?;
@@ -497,16 +497,16 @@ impl AcmeServer {
                 resolvers: self.plan.resolvers.clone(),
             };
             let shown = challenge.to_json(id, base);
-            let queued = QueuedValidation::new(&self.book, &mut book, &call.account.id);
-            // A runtime that has ended drops the task at once, which locks the book.
-            drop(book);
+            let queued = QueuedValidation::new(&self.state, &mut state, &call.account.id);
+            // A runtime that has ended drops the task at once, which locks the state.
+            drop(state);
             let id = id.to_owned();
             runtime.spawn(async move {
                 let slot = validate::SLOTS.acquire().await;
                 // The order may have expired meanwhile, or another challenge have decided.
-                if locked(&queued.book).begin_validation(&id, kind, SystemTime::now()) {
+                if locked(&queued.state).begin_validation(&id, kind, SystemTime::now()) {
                     let result = validation.run().await;
-                    locked(&queued.book).validated(&id, kind, result.map(|()| SystemTime::now()));
+                    locked(&queued.state).validated(&id, kind, result.map(|()| SystemTime::now()));
                 }
                 drop(slot);
             });
@@ -518,14 +518,14 @@ impl AcmeServer {
 
     /// RFC 8555 §7.4.
     fn finalize(&self, call: &Call<'_>, id: &str) -> Result<ServerResponse, Problem> {
-        let payload = call.envelope.object()?;
+        let payload = call.envelope.payload_object()?;
         let request = jws::decode("csr", payload["csr"].as_str().unwrap_or_default())?;
-        let wanted = locked(&self.book).order(id, &call.account.id, call.now)?.begin()?;
-        // Without the lock: other requests need the book meanwhile. A panic must not leave the order in `processing` until it expires.
+        let wanted = locked(&self.state).order(id, &call.account.id, call.now)?.begin()?;
+        // Without the lock: other requests need the state meanwhile. A panic must not leave the order in `processing` until it expires.
         let signed = catch_unwind(AssertUnwindSafe(|| self.sign(call, &request, wanted)))
             .unwrap_or_else(|_| Err(Problem::internal(&"signing the certificate failed inside the server")));
-        let mut book = locked(&self.book);
-        let order = book.order(id, &call.account.id, call.now)?;
+        let mut state = locked(&self.state);
+        let order = state.order(id, &call.account.id, call.now)?;
         order.end(signed, call.now)?;
         let url = format!("{}/order/{id}", call.request.base);
         Ok(ServerResponse::json(200, &order.to_json(id, call.request.base)).field("location", url))
@@ -562,7 +562,7 @@ impl AcmeServer {
 
     /// RFC 8555 §7.6: the account that ordered the certificate, or the certificate's key, may revoke it.
     fn revoke(&self, envelope: &Envelope, account: Option<&str>, key: Option<&Jwk>) -> Result<ServerResponse, Problem> {
-        let payload = envelope.object()?;
+        let payload = envelope.payload_object()?;
         let leaf = jws::decode("certificate", payload["certificate"].as_str().unwrap_or_default())?;
         match payload["reason"].as_u64() {
             None if payload["reason"].is_null() => {}
@@ -576,8 +576,8 @@ impl AcmeServer {
                 ));
             }
         }
-        let mut book = locked(&self.book);
-        let (owner, issued) = book.issued(&leaf).ok_or_else(|| Problem::missing("certificate"))?;
+        let mut state = locked(&self.state);
+        let (owner, issued) = state.issued(&leaf).ok_or_else(|| Problem::missing("certificate"))?;
         let is_own_key = key.is_some_and(|key| {
             X509Certificate::from_der(&leaf)
                 .is_ok_and(|(_, leaf)| key.is_subject_key(&leaf.public_key().subject_public_key.data))
@@ -595,21 +595,21 @@ impl AcmeServer {
 
 /// A validation that waits or runs. It counts for its account until it is dropped, also by a panic.
 struct QueuedValidation {
-    book: Arc<Mutex<OrderBook>>,
+    state: Arc<Mutex<ServerState>>,
     account: String,
 }
 
 impl QueuedValidation {
-    /// `locked` is the content of `book`.
-    fn new(book: &Arc<Mutex<OrderBook>>, locked: &mut OrderBook, account: &str) -> Self {
+    /// `locked` is the content of `state`.
+    fn new(state: &Arc<Mutex<ServerState>>, locked: &mut ServerState, account: &str) -> Self {
         locked.add_validation(account);
-        Self { book: Arc::clone(book), account: account.to_owned() }
+        Self { state: Arc::clone(state), account: account.to_owned() }
     }
 }
 
 impl Drop for QueuedValidation {
     fn drop(&mut self) {
-        locked(&self.book).end_validation(&self.account);
+        locked(&self.state).end_validation(&self.account);
     }
 }
 

@@ -11,8 +11,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::authority_client::{AuthorityClient, problem, unexplained};
+use crate::bad_nonce::{NONCE_TRIES, is_problem};
 use crate::http::{HttpRequest, HttpResponse, Method};
-use crate::step::{NONCE_TRIES, is_problem};
 use crate::{AcmeError, Issuer, account};
 
 /// The client of an authority, with the account in storage.
@@ -60,7 +60,7 @@ impl SignedRequests {
         let key = key.map_err(|error| AcmeError::Key(error.to_string()))?;
         let response = authority.send(HttpRequest::get(&issuer.directory)).await?;
         let response = checked(response)?;
-        let directory = serde_json::from_slice(&response.body).map_err(|error| no_directory(&response, &error))?;
+        let directory = serde_json::from_slice(&response.body).map_err(|error| not_a_directory(&response, &error))?;
         Ok(Self { authority: authority.clone(), directory, key, account, nonce: None })
     }
 
@@ -168,8 +168,8 @@ async fn new_account(
     url.ok_or_else(|| AcmeError::Malformed("found an account without a URL".to_owned()))
 }
 
-/// The error for a response of success that is no directory (RFC 8555 §7.1.1), such as the page of a web server at a wrong URL.
-fn no_directory(response: &HttpResponse, error: &serde_json::Error) -> AcmeError {
+/// The error for a response of success that is not a directory (RFC 8555 §7.1.1), such as the page of a web server at a wrong URL.
+fn not_a_directory(response: &HttpResponse, error: &serde_json::Error) -> AcmeError {
     let media_type = response.header("content-type").unwrap_or("no Content-Type");
     AcmeError::Malformed(format!(
         "found no ACME directory (status {}, {media_type}): {error}",

@@ -1,4 +1,5 @@
-//! ZeroSSL: certificates by its own interface (`certificates`), and the accounts for its ACME authority: its authority requires an external account (RFC 8555 §7.3.4), and creates one for an email address
+//! ZeroSSL: certificates by its own interface (`certificates`), and the accounts for its ACME authority. The authority requires an external
+//! account (RFC 8555 §7.3.4); ZeroSSL creates one for an email address
 //! (<https://zerossl.com/documentation/acme/generate-eab-credentials/>).
 
 pub(crate) mod certificates;

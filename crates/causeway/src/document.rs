@@ -133,7 +133,7 @@ impl Document {
     ) -> Result<AdaptedDocument, DocumentError> {
         match self.language {
             Language::Json => {
-                let json = causeway_config::json::parse(self.text.as_bytes()).map_err(|error| self.no_json(&error))?;
+                let json = causeway_config::json::parse(self.text.as_bytes()).map_err(|error| self.not_json(&error))?;
                 Ok(AdaptedDocument::of(json))
             }
             Language::Caddyfile => {
@@ -187,7 +187,7 @@ impl Document {
     }
 
     /// Formats a JSON syntax error, with the position first, as editors expect it.
-    fn no_json(&self, error: &serde_json::Error) -> DocumentError {
+    fn not_json(&self, error: &serde_json::Error) -> DocumentError {
         let (line, column) = (error.line(), error.column());
         let words = error.to_string();
         let words = words.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&words);

@@ -306,7 +306,7 @@ impl Server {
                     }
                     Err(fault) => {
                         match fault {
-                            UpgradeError::Withdrawn => tracing::info!("ending the upgrade: {fault}"),
+                            UpgradeError::Cancelled => tracing::info!("ending the upgrade: {fault}"),
                             _ => tracing::error!("the upgrade failed; this process continues to serve: {fault}"),
                         }
                         let _ = reply.send(Err(fault));
@@ -363,7 +363,7 @@ impl Server {
         loop {
             let command = tokio::select! {
                 started = &mut started => return started.map_err(|message| match is_withdrawn.load(Ordering::Relaxed) {
-                    true => UpgradeError::Withdrawn,
+                    true => UpgradeError::Cancelled,
                     false => UpgradeError::Successor(message),
                 }),
                 // Further ones wait in the channel, for the same result.
@@ -419,7 +419,7 @@ impl Server {
     async fn load_pulled(&mut self, load: PulledLoad) -> Result<(), LoadError> {
         // An operator's configuration, which came first, must stay.
         if load.number != self.configuration_number {
-            return Err(LoadError::Outdated);
+            return Err(LoadError::Superseded);
         }
         if Some(&load.config) == self.tree.get("config") {
             // Quietly: this is the usual result of a poll.

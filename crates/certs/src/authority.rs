@@ -17,7 +17,7 @@ use rustls::pki_types::CertificateDer;
 use time::OffsetDateTime;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use super::certificate::{is_early, moment, renew_at};
+use super::certificate::{is_not_yet_valid, moment, renew_at};
 use super::replace::Durability;
 use super::storage::{Lock, Needed, SharedStorage, Storage, lock_if_writable, safe_key};
 use super::{Certificate, Error, pem};
@@ -121,7 +121,7 @@ struct Signer {
 impl Signer {
     /// Whether it needs no renewal. A clock that was ahead has signed an intermediate that is not valid yet.
     fn is_fresh(&self, spec: &AuthoritySpec, now: SystemTime) -> bool {
-        now < renew_at(self.not_before, self.not_after, spec.renewal_ratio) && !is_early(self.not_before, now)
+        now < renew_at(self.not_before, self.not_after, spec.renewal_ratio) && !is_not_yet_valid(self.not_before, now)
     }
 }
 
@@ -281,7 +281,7 @@ impl Authority {
 
     /// Whether a stored chain was issued under this root. It was not if an operator deleted the authority's files but
     /// left the leaves.
-    pub(crate) fn leads_here(&self, certificate: &Certificate) -> bool {
+    pub(crate) fn issued(&self, certificate: &Certificate) -> bool {
         certificate.signed().cert.last().is_some_and(|last| is_issued_by(last, &self.root))
     }
 }

@@ -192,8 +192,8 @@ impl Certificate {
 
     /// Whether the validity begins in the future, by more than the clocks of two servers differ. Such a certificate was signed while this
     /// machine's clock was ahead.
-    pub(crate) fn is_early(&self, now: SystemTime) -> bool {
-        is_early(self.not_before, now)
+    pub(crate) fn is_not_yet_valid(&self, now: SystemTime) -> bool {
+        is_not_yet_valid(self.not_before, now)
     }
 
     /// When to renew: when `ratio` of the leaf's lifetime remains.
@@ -202,8 +202,8 @@ impl Certificate {
     }
 }
 
-/// As [`Certificate::is_early`], for the start of a validity.
-pub(crate) fn is_early(not_before: SystemTime, now: SystemTime) -> bool {
+/// As [`Certificate::is_not_yet_valid`], for the start of a validity.
+pub(crate) fn is_not_yet_valid(not_before: SystemTime, now: SystemTime) -> bool {
     now + CLOCK_SKEW < not_before
 }
 

@@ -154,14 +154,14 @@ fn clean_responses(storage: &dyn Storage, now: SystemTime) -> Result<usize, Erro
     let mut removed = 0;
     for at in &storage.list("ocsp")? {
         let cleaned = storage.load(at).and_then(|found| {
-            let is_over = found.is_some_and(|found| ocsp::is_over(&found, now));
-            if is_over {
+            let is_expired = found.is_some_and(|found| ocsp::is_expired(&found, now));
+            if is_expired {
                 storage.delete(at)?;
             }
-            Ok(is_over)
+            Ok(is_expired)
         });
         match cleaned {
-            Ok(is_over) => removed += usize::from(is_over),
+            Ok(is_expired) => removed += usize::from(is_expired),
             Err(error) => tracing::warn!("cleaning the storage: {error}"),
         }
     }

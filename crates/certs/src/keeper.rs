@@ -216,7 +216,7 @@ impl Keeper {
         for managed in managed {
             let authority = authority(&authorities, &managed.authority);
             let known = known.get(&managed.name).filter(|(before, certificate)| {
-                *before == managed && !is_due(before, certificate, now) && authority.leads_here(certificate)
+                *before == managed && !is_due(before, certificate, now) && authority.issued(certificate)
             });
             let certificate = match known {
                 Some((_, certificate)) => Arc::clone(certificate),
@@ -625,7 +625,7 @@ fn due(managed: &Managed, certificate: &Certificate) -> SystemTime {
 
 /// Whether to renew now. A clock that was ahead has signed certificates that are not valid yet.
 fn is_due(managed: &Managed, certificate: &Certificate, now: SystemTime) -> bool {
-    due(managed, certificate) <= now || certificate.is_early(now)
+    due(managed, certificate) <= now || certificate.is_not_yet_valid(now)
 }
 
 /// Returns the certificate in storage if it is fresh, or else signs a new one and stores it. `usual`: the storage of names without one of
@@ -655,7 +655,7 @@ fn obtain_locked(
     let mut unread = None;
     let stored = needed.read(stored(&managed.authority, &managed.name, storage), &mut unread)?;
     let fresh = |certificate: &Certificate| {
-        certificate.is_valid(now) && now < due(managed, certificate) && authority.leads_here(certificate)
+        certificate.is_valid(now) && now < due(managed, certificate) && authority.issued(certificate)
     };
     if let Some(stored) = stored.filter(fresh) {
         return Ok(stored);

@@ -74,12 +74,12 @@ pub enum OcspStatus {
 pub(crate) struct Responder {
     url: String,
     issuer_url: Option<String>,
-    last: Mutex<Option<Last>>,
+    last: Mutex<Option<LastResponse>>,
 }
 
 /// The last verified response.
 #[derive(Debug, Clone, Copy)]
-struct Last {
+struct LastResponse {
     status: OcspStatus,
     /// Half of the validity.
     due: SystemTime,
@@ -108,7 +108,7 @@ impl Responder {
     }
 
     /// Ignores poisoning: each change is one assignment.
-    fn last(&self) -> MutexGuard<'_, Option<Last>> {
+    fn last(&self) -> MutexGuard<'_, Option<LastResponse>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -136,7 +136,7 @@ impl Certificate {
         self.last_response().is_some_and(|last| last.status == OcspStatus::Revoked)
     }
 
-    /// Whether its lifetime is so short that a missing response is no fault.
+    /// Whether its lifetime is so short that a missing response is not a fault.
     pub fn is_short_lived(&self) -> bool {
         self.not_after().duration_since(self.not_before()).is_ok_and(|lifetime| lifetime < SHORT_LIVED)
     }
@@ -207,7 +207,7 @@ impl Certificate {
         self.last_response().filter(|last| last.status == OcspStatus::Good).map(|last| last.end)
     }
 
-    fn last_response(&self) -> Option<Last> {
+    fn last_response(&self) -> Option<LastResponse> {
         *self.responder()?.last()
     }
 
@@ -282,7 +282,7 @@ pub fn store_response(certificate: &Certificate, response: &[u8], storage: &dyn 
 }
 
 /// Whether a stored response is of no use any more: malformed, or past its end.
-pub(crate) fn is_over(response: &[u8], now: SystemTime) -> bool {
+pub(crate) fn is_expired(response: &[u8], now: SystemTime) -> bool {
     match basic(response).and_then(|basic| content(&basic)) {
         Ok(data) => data.responses.iter().all(|single| end(single).is_none_or(|end| end <= now)),
         Err(_) => true,
@@ -371,7 +371,7 @@ fn verify(
     response: &[u8],
     (leaf, issuer): (X509Certificate<'_>, X509Certificate<'_>),
     now: SystemTime,
-) -> Result<Last, OcspError> {
+) -> Result<LastResponse, OcspError> {
     let basic = basic(response)?;
     // RFC 6960 §4.2.2.2: the issuer signs, or a responder whose certificate the issuer has signed for this purpose.
     let is_signed = basic.signed.is_by(issuer.as_raw())
@@ -397,7 +397,7 @@ fn verify(
         CertStatus::Unknown(_) => OcspStatus::Unknown,
     };
     let half = end.duration_since(begin).unwrap_or_default() / 2;
-    Ok(Last { status, due: begin + half, end })
+    Ok(LastResponse { status, due: begin + half, end })
 }
 
 fn end(single: &SingleResponse) -> Option<SystemTime> {

@@ -14,7 +14,7 @@ use crate::zerossl::certificates as zerossl;
 
 pub(super) const HTTP: &str = "http-01";
 pub(super) const TLS_ALPN: &str = "tls-alpn-01";
-/// ZeroSSL's files are no challenges of ACME, so CertMagic writes no type.
+/// ZeroSSL's files are not challenges of ACME, so CertMagic writes no type.
 pub(super) const FILE: &str = "";
 
 /// A challenge as acmez encodes it; members that it does not need are omitted.
@@ -84,7 +84,7 @@ impl StoredChallenge {
         }
     }
 
-    /// Reads the challenge that is open at one of `authorities`, storage keys, for the name of a request. A malformed one is as none: the
+    /// Reads the challenge that is open at one of `authorities`, storage keys, for the name of a request. A malformed one counts as absent: the
     /// authority's request is not answered. Blocks.
     pub(super) fn find(authorities: &[String], name: &str, storage: &dyn Storage) -> Result<Option<Self>, Error> {
         for authority in authorities {

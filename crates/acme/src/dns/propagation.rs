@@ -54,7 +54,7 @@ pub(crate) async fn wait(
 async fn look(resolvers: &Resolvers, name: &Name, value: &str) -> Result<bool, ZoneError> {
     // The authority follows CNAME records (RFC 8555 §8.4).
     let target = resolvers.target(name).await?;
-    visible(&resolvers.witnesses(&target).await?, &target, value).await
+    visible(&resolvers.servers_to_check(&target).await?, &target, value).await
 }
 
 /// Whether at least one server answers, and all that do have the record. The authority, too, queries another server if one is silent or is

@@ -274,7 +274,7 @@ async fn a_cancelled_order_leaves_the_queue() {
             tokio::task::yield_now().await;
         }
     };
-    let held = RECORD_LOCKS.hold("_acme-challenge.queue.example".to_owned()).await;
+    let held = RECORD_LOCKS.lock("_acme-challenge.queue.example".to_owned()).await;
     let mut cancelled = Box::pin(challenge.present("queue.example", "a".to_owned()));
     for _ in 0..8 {
         assert!(poll_fn(|context| Poll::Ready(cancelled.as_mut().poll(context).is_pending())).await);

@@ -78,7 +78,7 @@ impl Resolvers {
 
     /// The servers that tell whether a record is visible, each with its addresses: the configured resolvers, or the servers of the zone
     /// that contains `name`.
-    pub(crate) async fn witnesses(&self, name: &Name) -> Result<Vec<Vec<SocketAddr>>, ZoneError> {
+    pub(crate) async fn servers_to_check(&self, name: &Name) -> Result<Vec<Vec<SocketAddr>>, ZoneError> {
         if self.are_configured {
             return Ok(self.addresses.iter().map(|&server| vec![server]).collect());
         }
@@ -258,15 +258,15 @@ mod tests {
 
     // Without configured resolvers, the visibility of a record is checked on the zone's own servers, at port 53.
     #[tokio::test]
-    async fn witnesses() {
+    async fn servers_to_check() {
         let resolvers = Resolvers { addresses: vec![server(world).await], are_configured: false, zone_port: PORT };
         let name = |text| absolute(text).unwrap();
-        let servers = resolvers.witnesses(&name("_acme-challenge.www.example.com")).await.unwrap();
+        let servers = resolvers.servers_to_check(&name("_acme-challenge.www.example.com")).await.unwrap();
         assert_eq!(servers, [vec!["192.0.2.53:53".parse().unwrap()]]);
-        let error = resolvers.witnesses(&name("a.other.example")).await.unwrap_err().to_string();
+        let error = resolvers.servers_to_check(&name("a.other.example")).await.unwrap_err().to_string();
         assert_eq!(error, "found no address of a DNS server of the zone other.example.");
         let configured = Resolvers { are_configured: true, ..resolvers };
-        let servers = configured.witnesses(&name("a.other.example")).await.unwrap();
+        let servers = configured.servers_to_check(&name("a.other.example")).await.unwrap();
         assert_eq!(servers, [configured.addresses]);
     }
 

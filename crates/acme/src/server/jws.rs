@@ -91,7 +91,7 @@ impl Envelope {
     }
 
     /// Returns the payload as a JSON object.
-    pub(super) fn object(&self) -> Result<Value, Problem> {
+    pub(super) fn payload_object(&self) -> Result<Value, Problem> {
         let payload: Value = serde_json::from_slice(&self.payload)
             .map_err(|error| Problem::malformed(format!("the payload is not JSON: {error}")))?;
         if payload.is_object() { Ok(payload) } else { Err(Problem::malformed("the payload is not an object")) }
@@ -172,7 +172,7 @@ impl Jwk {
         }
     }
 
-    /// Whether `spki` holds this key: the content of a certificate's subjectPublicKey.
+    /// Whether `bits`, the content of a certificate's subjectPublicKey, hold this key.
     pub(super) fn is_subject_key(&self, bits: &[u8]) -> bool {
         match self {
             Self::P256(key) | Self::P384(key) | Self::Ed25519(key) => **key == *bits,

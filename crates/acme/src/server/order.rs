@@ -30,7 +30,7 @@ const ISSUED_LIFETIME_MIN: Duration = Duration::from_secs(60 * 60);
 
 /// The changing state of one authority's server.
 #[derive(Default)]
-pub(super) struct OrderBook {
+pub(super) struct ServerState {
     nonces: HashSet<String>,
     nonce_order: VecDeque<String>,
     orders: HashMap<String, ServerOrder>,
@@ -89,7 +89,7 @@ pub(super) enum ChallengeState {
     Invalid(Problem),
 }
 
-impl OrderBook {
+impl ServerState {
     pub(super) fn add_nonce(&mut self, nonce: String) {
         if self.nonce_order.len() >= NONCES_MAX
             && let Some(oldest) = self.nonce_order.pop_front()
@@ -123,8 +123,8 @@ impl OrderBook {
                 "the account's orders without a certificate would have more than {OPEN_NAMES_PER_ACCOUNT_MAX} names"
             )));
         }
-        let has_room = |book: &Self| {
-            let names: usize = book.orders.values().map(|order| order.authorizations.len()).sum();
+        let has_room = |state: &Self| {
+            let names: usize = state.orders.values().map(|order| order.authorizations.len()).sum();
             names + order.authorizations.len() <= NAMES_MAX
         };
         if !has_room(self) {
@@ -380,18 +380,18 @@ mod tests {
         ServerOrder::new(account, names, |_| Ok(Vec::new()), now).unwrap()
     }
 
-    /// A book in which ten accounts have all names.
-    fn full_book(is_issued: bool, now: SystemTime) -> OrderBook {
-        let mut book = OrderBook::default();
+    /// A state in which ten accounts have all names.
+    fn full_state(is_issued: bool, now: SystemTime) -> ServerState {
+        let mut state = ServerState::default();
         for at in 0..NAMES_MAX / NAMES_PER_ORDER_MAX {
             let mut order = order(&format!("account{}", at % 10), NAMES_PER_ORDER_MAX, now);
             if is_issued {
                 let issued = IssuedChain { pem: String::new(), leaf: Vec::new(), is_revoked: false };
                 order.end(Ok(issued), now).unwrap();
             }
-            book.add(at.to_string(), order, now).unwrap();
+            state.add(at.to_string(), order, now).unwrap();
         }
-        book
+        state
     }
 
     // Our bound: neither orders that their clients leave nor old certificates take the place of new orders for longer than an hour.
@@ -399,13 +399,13 @@ mod tests {
     fn a_full_book_has_room_after_an_hour() {
         let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
         for is_issued in [false, true] {
-            let mut book = full_book(is_issued, start);
+            let mut state = full_state(is_issued, start);
             for (seconds, is_added) in [(3599, false), (3600, true)] {
                 let now = start + Duration::from_secs(seconds);
-                let added = book.add("new".to_owned(), order("another", 1, now), now);
+                let added = state.add("new".to_owned(), order("another", 1, now), now);
                 assert_eq!(added.map_err(|problem| problem.kind), if is_added { Ok(()) } else { Err("rateLimited") });
             }
-            assert_eq!(book.orders.len(), 1);
+            assert_eq!(state.orders.len(), 1);
         }
     }
 
@@ -413,14 +413,14 @@ mod tests {
     #[test]
     fn an_order_with_a_certificate_exists_for_a_day() {
         let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
-        let mut book = full_book(true, start);
-        book.orders.remove("0");
-        let exists = |book: &mut OrderBook, seconds: u64| {
+        let mut state = full_state(true, start);
+        state.orders.remove("0");
+        let exists = |state: &mut ServerState, seconds: u64| {
             let now = start + Duration::from_secs(seconds);
-            book.add("new".to_owned(), order("another", 1, now), now).unwrap();
-            book.order("1", "account1", now).is_ok()
+            state.add("new".to_owned(), order("another", 1, now), now).unwrap();
+            state.order("1", "account1", now).is_ok()
         };
-        assert!(exists(&mut book, 24 * 60 * 60 - 1));
-        assert!(!exists(&mut book, 24 * 60 * 60));
+        assert!(exists(&mut state, 24 * 60 * 60 - 1));
+        assert!(!exists(&mut state, 24 * 60 * 60));
     }
 }

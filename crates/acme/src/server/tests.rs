@@ -443,11 +443,11 @@ async fn no_validation_of_a_decided_authorization() {
     drop(places);
     assert_eq!(client.validated(&challenge).await["status"], "pending");
     let account = client.account.as_ref().unwrap().rsplit('/').next().unwrap();
-    assert_eq!(locked(&setting.server.book).validations(account), 0);
+    assert_eq!(locked(&setting.server.state).validations(account), 0);
     assert!(poll_fn(|cx| Poll::Ready(listener.poll_accept(cx).is_pending())).await, "no request");
-    let mut book = locked(&setting.server.book);
+    let mut state = locked(&setting.server.state);
     let later = SystemTime::now() + Duration::from_secs(2 * 60 * 60);
-    assert!(!book.begin_validation(authorization.strip_prefix("/authz/").unwrap(), ChallengeKind::Http, later));
+    assert!(!state.begin_validation(authorization.strip_prefix("/authz/").unwrap(), ChallengeKind::Http, later));
 }
 
 // RFC 8555 §7.1.6: a failed challenge makes its authorization and its order invalid.
@@ -781,7 +781,7 @@ async fn an_order_is_signed_once() {
     let answer = client.order(&["a.test"]);
     let (order, finalize) = (path(&field(&answer, "location").into()), path(&body(&answer)["finalize"]));
     let authorization = format!("{}-0", order.strip_prefix("/order/").unwrap());
-    locked(&setting.server.book).validated(&authorization, ChallengeKind::Http, Ok(SystemTime::now()));
+    locked(&setting.server.state).validated(&authorization, ChallengeKind::Http, Ok(SystemTime::now()));
     assert_eq!(body(&client.post(&order, ""))["status"], "ready");
     let request = request_for(&["a.test"]).1;
     let (ended, ends) = std::sync::mpsc::channel();

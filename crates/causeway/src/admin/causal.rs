@@ -33,7 +33,7 @@ use runner::{ProfileRunner, ProfileSnapshot};
 pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// Polling interval of requests that wait for the end of a profile.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A request about profiles.
 #[derive(Debug, PartialEq)]
@@ -172,7 +172,7 @@ async fn respond(ask: ProfileCommand, body: Vec<u8>, worker: &Rc<dyn Worker>) ->
                 let number = runner().start(&options)?;
                 runner().snapshot_of(number).map(status)
             };
-            aside(start).await??
+            run_on_new_thread(start).await??
         }
         ProfileCommand::Status => blocking(worker, || status(runner().snapshot())).await?,
         ProfileCommand::Report { form, number } => {
@@ -188,8 +188,8 @@ async fn respond(ask: ProfileCommand, body: Vec<u8>, worker: &Rc<dyn Worker>) ->
         ProfileCommand::Whole { options, form } => {
             // The guard is created on the starting thread: if the client disconnects first, its drop still stops
             // the profile.
-            let ward = aside(move || runner().start(&options).map(Ward)).await??;
-            let seen = ended(worker, ward.0).await?;
+            let guard = run_on_new_thread(move || runner().start(&options).map(ProfileGuard)).await??;
+            let seen = ended(worker, guard.0).await?;
             blocking(worker, move || seen.report().map(|report| render_report(&report, form))).await??
         }
     })
@@ -205,9 +205,9 @@ fn start_parameters(query: Option<ProfileOptions>, body: &[u8]) -> Result<Profil
 }
 
 /// Stops the profile when its waiting client disconnects, even while the profile still starts.
-struct Ward(u64);
+struct ProfileGuard(u64);
 
-impl Drop for Ward {
+impl Drop for ProfileGuard {
     fn drop(&mut self) {
         runner().abandon(self.0);
     }
@@ -224,7 +224,7 @@ async fn ended(worker: &Rc<dyn Worker>, number: u64) -> Result<ProfileSnapshot, 
         if worker.shutdown_at().is_some_and(|at| at <= worker.now()) {
             runner().abandon(number);
         }
-        Sleep::until(Rc::clone(worker), worker.now() + LOOK).await;
+        Sleep::until(Rc::clone(worker), worker.now() + POLL_INTERVAL).await;
     }
 }
 
@@ -240,7 +240,7 @@ async fn blocking<T: Send + 'static>(
 }
 
 /// Runs `job` on a new thread. The pool's threads have a low priority, and the profiler's threads would inherit it.
-async fn aside<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> Result<T, AdminResponse> {
+async fn run_on_new_thread<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> Result<T, AdminResponse> {
     let (done, result) = oneshot::channel();
     let work = move || {
         // The send fails after the client has disconnected.

@@ -157,10 +157,10 @@ fn parse_command(cx: &Context) -> Result<AdminCommand, AdminResponse> {
             let ask = only_post(AdminCommand::Upgrade { is_over_unix })?;
             require_json(&content_type).map(|()| ask)
         }
-        path if path.starts_with("/pki/") => parse_authority(path, method),
-        path if path == "/causal" || path.starts_with("/causal/") || path == causal::PPROF_PATH => {
-            causal::parse_command(path, method, target.query())
-                .unwrap_or_else(|| Err(nothing_at(path)))
+        _ if path.starts_with("/pki/") => parse_authority(&path, method),
+        _ if path == "/causal" || path.starts_with("/causal/") || path == causal::PPROF_PATH => {
+            causal::parse_command(&path, method, target.query())
+                .unwrap_or_else(|| Err(nothing_at(&path)))
                 .map(AdminCommand::Causal)
         }
         "/metrics" if matches!(method, Method::Get | Method::Head) => {

@@ -458,7 +458,7 @@ enum OnlyBuilt {
 fn status_of_upgrade(fault: &UpgradeError) -> u16 {
     match fault {
         UpgradeError::Stopping => 503,
-        UpgradeError::Withdrawn => 409,
+        UpgradeError::Cancelled => 409,
         _ => 500,
     }
 }
@@ -467,7 +467,7 @@ fn status_of_upgrade(fault: &UpgradeError) -> u16 {
 fn status_of(fault: &LoadError) -> u16 {
     match fault {
         LoadError::Stopping => 503,
-        LoadError::Broken => 500,
+        LoadError::Panicked => 500,
         _ => 400,
     }
 }

@@ -96,7 +96,7 @@ impl UpgradeCommand {
         let response = AdminEndpoint::of(&address).command("POST /causeway/upgrade", &fields, body.as_bytes())?;
         // A server that stops does not serve on, nor does one that another process has replaced. (One that is busy does.)
         let serves = if matches!(response.status, 409 | 503) { "" } else { " continues to serve" };
-        response.good().map_err(|words| anyhow!("the server on {address}{serves}: {words}"))?;
+        response.error_for_status().map_err(|words| anyhow!("the server on {address}{serves}: {words}"))?;
         let response: Value = serde_json::from_str(&response.body).unwrap_or_default();
         output::print(&format!("Process {} serves now; the former one ends with its last request", response["pid"]))
     }
@@ -122,7 +122,8 @@ impl StatusCommand {
         let address = address(self.address.as_deref(), &Value::Null, &Registry::default())?;
         let endpoint = AdminEndpoint { read_timeout: Some(STATUS_TIMEOUT), ..AdminEndpoint::of(&address) };
         let response = endpoint.ask("GET /causeway/status", &[], b"")?;
-        response.good().map_err(|words| anyhow!("the server on {address} does not report its status: {words}"))?;
+        response.error_for_status()
+            .map_err(|words| anyhow!("the server on {address} does not report its status: {words}"))?;
         output::print(response.body.trim_end())
     }
 }
@@ -132,7 +133,7 @@ impl StopCommand {
         let config = configured(self.address.as_deref(), self.config, self.adapter)?;
         let address = address(self.address.as_deref(), &config, &Registry::default())?;
         let response = AdminEndpoint::of(&address).command("POST /stop", &[], b"")?;
-        response.good().map_err(|words| anyhow!("the server on {address} does not stop: {words}"))
+        response.error_for_status().map_err(|words| anyhow!("the server on {address} does not stop: {words}"))
     }
 }
 
@@ -157,7 +158,7 @@ impl Reload {
         }
         let response =
             AdminEndpoint::of(&address).command("POST /load", &fields, adapted.json.to_string().as_bytes())?;
-        response.good().map_err(|words| match source.validate(&adapted) {
+        response.error_for_status().map_err(|words| match source.validate(&adapted) {
             // The local check names the line in the file; the server saw only the JSON.
             Err(error) => error,
             Ok(_) => anyhow!("{}: the server on {address} refuses it: {words}", source.name()),
@@ -191,7 +192,7 @@ pub(super) struct ApiResponse {
 
 impl ApiResponse {
     /// Returns the error message of a response with status 400 or above.
-    pub(super) fn good(&self) -> Result<(), String> {
+    pub(super) fn error_for_status(&self) -> Result<(), String> {
         if self.status < 400 {
             return Ok(());
         }

@@ -93,9 +93,9 @@ fn read_confirmed_password() -> anyhow::Result<Zeroizing<Vec<u8>>> {
 }
 
 /// Switches off the terminal's echo, line editing and signals. Dropping it restores the previous modes.
-struct Silent(Termios);
+struct NoEcho(Termios);
 
-impl Silent {
+impl NoEcho {
     fn start() -> rustix::io::Result<Self> {
         let before = tcgetattr(std::io::stdin())?;
         let mut silent = before.clone();
@@ -108,7 +108,7 @@ impl Silent {
     }
 }
 
-impl Drop for Silent {
+impl Drop for NoEcho {
     fn drop(&mut self) {
         // A terminal that has gone away needs no restoring.
         let _ = tcsetattr(std::io::stdin(), OptionalActions::Flush, &self.0);
@@ -123,7 +123,7 @@ fn prompt_hidden(prompt: &str) -> anyhow::Result<Zeroizing<Vec<u8>>> {
     const KILL_LINE: u8 = 0x15;
     let mut err = std::io::stderr();
     let _ = write!(err, "{prompt}").and_then(|()| err.flush());
-    let silent = Silent::start().context("silencing the terminal")?;
+    let no_echo = NoEcho::start().context("silencing the terminal")?;
     // Reserve enough that the buffer rarely grows: a reallocation leaves an unzeroed copy.
     let mut line = Zeroizing::new(Vec::with_capacity(128));
     let outcome = loop {
@@ -141,7 +141,7 @@ fn prompt_hidden(prompt: &str) -> anyhow::Result<Zeroizing<Vec<u8>>> {
             Err(error) => break Err(error.into()),
         }
     };
-    drop(silent);
+    drop(no_echo);
     let _ = writeln!(err);
     outcome.map(|()| line)
 }

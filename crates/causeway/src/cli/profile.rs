@@ -20,16 +20,16 @@ use serde_json::{Value, json};
 
 use super::client::{AdminEndpoint, ApiResponse};
 use super::output;
-use show::Show;
+use show::ProgressDisplay;
 
 /// Polling interval for the servers' progress.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Read timeout per request. A server computes its results at the end of a profile.
 const READ_TIMEOUT: Duration = Duration::from_secs(120);
 /// Table width when standard output is not a terminal.
 const WIDTH: usize = 110;
 /// Interrupts within this time count as one.
-const TWICE: Duration = Duration::from_millis(200);
+const REPEAT_WINDOW: Duration = Duration::from_millis(200);
 /// Exit status after a second interrupt: 128 plus the signal's number, as shells report it.
 const INTERRUPTED: i32 = 130;
 
@@ -93,9 +93,9 @@ impl Profile {
         let interrupts = interrupts()?;
         let mut profiles = Profiles::start(endpoints, &options)?;
         let seconds = options["seconds"].as_f64().unwrap_or_default();
-        let mut show = Show::begin(seconds);
-        let waited = profiles.wait(&interrupts, &mut show);
-        show.end();
+        let mut display = ProgressDisplay::begin(seconds);
+        let waited = profiles.wait(&interrupts, &mut display);
+        display.end();
         waited?;
         let report = profiles.report()?;
         self.write_report(&report)?;
@@ -224,7 +224,7 @@ fn interrupts() -> anyhow::Result<Receiver<()>> {
         runtime.block_on(end.next());
         let _ = sender.send(());
         // A process that forwards a signal may send it both to us and to our group, so ignore repetitions for a moment.
-        std::thread::sleep(TWICE);
+        std::thread::sleep(REPEAT_WINDOW);
         while runtime.block_on(async { tokio::time::timeout(Duration::ZERO, end.next()).await.is_ok() }) {}
         runtime.block_on(end.next());
         std::process::exit(INTERRUPTED);
@@ -233,14 +233,14 @@ fn interrupts() -> anyhow::Result<Receiver<()>> {
 }
 
 /// A profile that this command started on one server.
-struct Ours {
+struct StartedProfile {
     endpoint: AdminEndpoint,
     number: u64,
     is_running: bool,
 }
 
 /// The profiles in the order of the servers' addresses. Dropping it stops those that still run.
-struct Profiles(Vec<Ours>);
+struct Profiles(Vec<StartedProfile>);
 
 impl Profiles {
     /// Starts a profile on every server. When one fails, those already started are stopped.
@@ -251,23 +251,23 @@ impl Profiles {
             let response =
                 endpoint.ask("POST /causal/start", &[("Content-Type", "application/json")], body.as_bytes())?;
             response
-                .good()
+                .error_for_status()
                 .map_err(|words| anyhow!("the server on {} did not start a profile: {words}", endpoint.name))?;
             let status = read_status(&endpoint, &response)?;
             let number = status["number"].as_u64();
             let number =
                 number.with_context(|| format!("the server on {} returned no profile number", endpoint.name))?;
-            profiles.0.push(Ours { endpoint, number, is_running: true });
+            profiles.0.push(StartedProfile { endpoint, number, is_running: true });
         }
         Ok(profiles)
     }
 
     /// Waits until all profiles have ended. The first interrupt stops them.
-    fn wait(&mut self, interrupts: &Receiver<()>, show: &mut Show) -> anyhow::Result<()> {
+    fn wait(&mut self, interrupts: &Receiver<()>, display: &mut ProgressDisplay) -> anyhow::Result<()> {
         while self.running().next().is_some() {
             // Waiting for an interrupt doubles as the polling interval.
-            if interrupts.recv_timeout(LOOK).is_ok() {
-                show.note("Stopping: keeping the results so far");
+            if interrupts.recv_timeout(POLL_INTERVAL).is_ok() {
+                display.note("Stopping: keeping the results so far");
                 for ours in self.running() {
                     // An error response only means that the profile has already ended.
                     let _ = ours.stop()?;
@@ -285,7 +285,7 @@ impl Profiles {
                 // Show the first finding once there is a target; before that only the phase is known.
                 let so_far =
                     status["report"]["words"][0].as_str().filter(|_| status["report"]["targets"][0].is_object());
-                show.progress(
+                display.progress(
                     elapsed(&status),
                     status["phase"].as_str().unwrap_or_default(),
                     so_far.unwrap_or_default(),
@@ -295,16 +295,17 @@ impl Profiles {
         Ok(())
     }
 
-    fn running(&self) -> impl Iterator<Item = &Ours> {
+    fn running(&self) -> impl Iterator<Item = &StartedProfile> {
         self.0.iter().filter(|ours| ours.is_running)
     }
 
     /// Fetches the reports and merges them.
     fn report(&self) -> anyhow::Result<Report> {
         let mut reports = Vec::new();
-        for Ours { endpoint, number, .. } in &self.0 {
+        for StartedProfile { endpoint, number, .. } in &self.0 {
             let response = endpoint.ask(&format!("GET /causal/report?number={number}"), &[], b"")?;
-            response.good().map_err(|words| anyhow!("the server on {} has no report: {words}", endpoint.name))?;
+            response.error_for_status()
+                .map_err(|words| anyhow!("the server on {} has no report: {words}", endpoint.name))?;
             let report = Report::from_json(&response.body);
             let mut report =
                 report.with_context(|| format!("reading the report of the server on {}", endpoint.name))?;
@@ -330,14 +331,14 @@ impl Drop for Profiles {
     }
 }
 
-impl Ours {
+impl StartedProfile {
     /// Returns the profile's status; `None` once it has ended.
     fn status(&self) -> anyhow::Result<Option<Value>> {
         let endpoint = &self.endpoint;
         let gone = || format!("the server on {} stopped responding while it was profiled", endpoint.name);
         let response = endpoint.ask("GET /causal/status", &[], b"").with_context(gone)?;
         response
-            .good()
+            .error_for_status()
             .map_err(|words| anyhow!("the server on {} did not report its progress: {words}", endpoint.name))?;
         let status = read_status(endpoint, &response)?;
         Ok((status["running"] == true && status["number"] == self.number).then_some(status))

@@ -134,8 +134,8 @@ pub(crate) fn serve_generated(mut serving: Serving, flags: &ServeFlags) -> anyho
 /// Serves until a signal or the admin API stops the server, or another process takes its place.
 pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<()> {
     let mut predecessor = serving.predecessor.take();
-    let least = flags.debug.then_some(Level::Debug);
-    let own = log::install(least.unwrap_or_else(|| written_level(&serving.adapted)), least)?;
+    let forced_level = flags.debug.then_some(Level::Debug);
+    let own = log::install(forced_level.unwrap_or_else(|| written_level(&serving.adapted)), forced_level)?;
     let _end = log::EndOfLogs;
     let descriptors = raise_descriptor_limit();
     let handed = predecessor.as_mut().map(Predecessor::take_sockets);
@@ -189,7 +189,7 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
         let cause = loop {
             tokio::select! {
                 biased;
-                // First, so that a signal that has arrived is this process's, and not that of one that takes its place in this turn.
+                // First, so that this process handles a signal that has arrived, even if another one takes its place in this turn.
                 kind = end.next() => break StopCause::Signal(kind),
                 () = &mut passed_on => break StopCause::PassedOn,
                 () = &mut run => return Ok(()),
@@ -282,13 +282,14 @@ fn announce(serving: &Serving, server: &Server, workers: usize, report: fn(&str)
     Ok(())
 }
 
-/// Stops the server in good order. Does not end: `run` also waits for the admin API's in-flight responses, so only its end counts.
+/// Stops the server in good order. The future never completes: the caller waits for the end of `run`, which also waits for the admin API's
+/// in-flight responses.
 async fn stop_gracefully(control: &Control) {
     match control.stop().await {
         Ok(stopping) => {
             let (delay, grace) = (stopping.delay.as_secs(), stopping.grace.as_secs());
             let begins = if delay == 0 { String::new() } else { format!(" in {delay} s") };
-            // By the log, which waits for no reader of standard error.
+            // The log writes this, not `output::note`, because it does not wait for a reader of standard error.
             tracing::info!("Stopping{begins}: requests have {grace} s to end; a second signal ends them at once");
             stopping.ended().await;
         }

@@ -178,7 +178,7 @@ impl Custody {
             let tickets = Tickets::open(&setting, &usual, &data, tickets_before.as_deref())?;
             Ok((keeper, permission.map_err(LoadError::OnDemand)?, getters.unwrap_or_default(), tickets))
         });
-        let (keeper, permission, getters, tickets) = opened.await.map_err(|_| LoadError::Broken).flatten()?;
+        let (keeper, permission, getters, tickets) = opened.await.map_err(|_| LoadError::Panicked).flatten()?;
         let keeper = Arc::new(keeper);
         // The previous custody keeps renewing until it is dropped, which happens after the engine has switched to this
         // one.

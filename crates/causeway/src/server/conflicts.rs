@@ -15,7 +15,7 @@ pub(super) fn refuse_conflicts<'a>(
 ) -> Result<(), LoadError> {
     for admin in admins {
         if let Some(site) = sites.clone().find(|site| overlap(site, &admin.listen)) {
-            return Err(LoadError::Shared(site, admin.clone()));
+            return Err(LoadError::AddressConflict(site, admin.clone()));
         }
     }
     Ok(())

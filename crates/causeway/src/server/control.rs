@@ -253,7 +253,7 @@ impl Control {
     /// Loads a pulled configuration as a whole.
     ///
     /// # Errors
-    /// As [`load`](Self::load), and [`LoadError::Outdated`].
+    /// As [`load`](Self::load), and [`LoadError::Superseded`].
     pub(super) async fn load_pulled(&self, load: PulledLoad) -> Result<(), LoadError> {
         self.ask(|reply| Command::LoadPulled(load, reply)).await.unwrap_or(Err(LoadError::Stopping))
     }

@@ -27,17 +27,17 @@ pub enum LoadError {
     /// The pull of the next configuration from this URL, which is a step of the load, has failed.
     Pull(String, PullError),
     /// The configuration that pulled this one has been replaced in the meantime.
-    Outdated,
+    Superseded,
     /// A site cannot bind its address, or the system cannot start a worker thread.
     Sites(StartError),
     /// The admin API cannot bind the address that the configuration or the environment sets.
     Admin(AdminAddress, StartError),
     /// A site would use an address of the admin API: the current one or the next.
-    Shared(ListeningSocket, AdminAddress),
+    AddressConflict(ListeningSocket, AdminAddress),
     /// The server is stopping.
     Stopping,
     /// Compiling the configuration panicked: a bug in the server, already reported by its thread.
-    Broken,
+    Panicked,
 }
 
 impl LoadError {
@@ -57,7 +57,7 @@ impl fmt::Display for LoadError {
             Self::Certificates(error) => error.fmt(f),
             Self::OnDemand(error) => write!(f, "on-demand TLS: {error}"),
             Self::Pull(from, fault) => write!(f, "pulling a configuration from {from}: {fault}"),
-            Self::Outdated => f.write_str("another configuration has replaced the one that pulled this"),
+            Self::Superseded => f.write_str("another configuration has replaced the one that pulled this"),
             Self::Sites(error) => error.fmt(f),
             Self::Admin(address, StartError::Bind(bind)) => {
                 write!(f, "the admin API cannot listen on {address}: ")?;
@@ -68,11 +68,11 @@ impl fmt::Display for LoadError {
                 f.write_str("; choose another with the global option `admin`, with `admin off`, or with CADDY_ADMIN")
             }
             Self::Admin(address, error) => write!(f, "the admin API cannot listen on {address}: {error}"),
-            Self::Shared(site, admin) => {
+            Self::AddressConflict(site, admin) => {
                 write!(f, "listening on {site}: the admin API is on {admin}; move one of them first")
             }
             Self::Stopping => f.write_str("the server is stopping, or another process has taken its place"),
-            Self::Broken => f.write_str("compiling the configuration failed inside the server"),
+            Self::Panicked => f.write_str("compiling the configuration failed inside the server"),
         }
     }
 }

@@ -11,12 +11,12 @@ const KEY: &str = "@id";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IdError {
     /// An `@id` that is neither a string nor a number.
-    Kind {
+    WrongType {
         /// Path of the object that has it.
         path: String,
     },
     /// Two objects with one `@id`.
-    Twice {
+    Duplicate {
         /// The `@id`.
         id: String,
         /// Paths of both objects.
@@ -27,8 +27,8 @@ pub enum IdError {
 impl fmt::Display for IdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Kind { path } => write!(f, "{path}: {KEY} field must be a string or number"),
-            Self::Twice { id, paths: [first, second] } => {
+            Self::WrongType { path } => write!(f, "{path}: {KEY} field must be a string or number"),
+            Self::Duplicate { id, paths: [first, second] } => {
                 write!(f, "duplicate ID '{id}' found at {first} and {second}")
             }
         }
@@ -55,10 +55,10 @@ fn collect(value: &Value, path: &str, ids: &mut BTreeMap<String, String>) -> Res
                     Value::Number(id) => id.to_string(),
                     // Null means absent, as everywhere in a configuration.
                     Value::Null => continue,
-                    _ => return Err(IdError::Kind { path: path.to_owned() }),
+                    _ => return Err(IdError::WrongType { path: path.to_owned() }),
                 };
                 if let Some(first) = ids.get(&id) {
-                    return Err(IdError::Twice { id, paths: [first.clone(), path.to_owned()] });
+                    return Err(IdError::Duplicate { id, paths: [first.clone(), path.to_owned()] });
                 }
                 ids.insert(id, path.to_owned());
             }

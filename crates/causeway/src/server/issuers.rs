@@ -140,7 +140,7 @@ pub(super) fn check(certificates: &plan::Certificates) -> Result<(), PlanError> 
 /// The key of the issuer's account.
 ///
 /// # Errors
-/// A description of a text that is no key, which does not show the text.
+/// A description of a text that is not a key, without the text itself.
 fn account_key(written: &plan::AcmeIssuer) -> Result<Option<AccountKey>, String> {
     let Some(plan::Secret(text)) = &written.account_key else { return Ok(None) };
     let describe = || if text.is_empty() { String::new() } else { format!("(another text of {} bytes)", text.len()) };
@@ -150,7 +150,7 @@ fn account_key(written: &plan::AcmeIssuer) -> Result<Option<AccountKey>, String>
 /// The proxy for the issuer's requests.
 ///
 /// # Errors
-/// The text that is no proxy's URL, without the credentials in it.
+/// The text that is not a URL of a proxy, without the credentials in it.
 fn proxy(written: &plan::AcmeIssuer) -> Result<ProxyChoice, String> {
     Ok(match &written.proxy {
         ProxySetting::Environment => ProxyChoice::environment(),

@@ -51,20 +51,20 @@ pub enum PullError {
     /// The response is empty.
     Empty,
     /// The response is not UTF-8.
-    NoText,
+    NotUtf8,
     /// The response is JSON, but not an object.
-    NoObject,
+    NotAnObject,
     /// The response is not in its language: the reason, with its place.
     Document(String),
     /// Adapting the response failed inside the server; its thread has reported the panic.
-    Broken(String),
+    Panicked(String),
     /// A pulled configuration pulls another one at once.
     Recursive,
 }
 
 impl PullError {
     /// Whether another attempt may succeed a moment later.
-    fn is_brief(&self) -> bool {
+    fn is_transient(&self) -> bool {
         match self {
             Self::Exchange(HttpError::Exchange(_) | HttpError::Slow(_)) => true,
             // As in Caddy.
@@ -86,9 +86,9 @@ impl fmt::Display for PullError {
             Self::Status(status) => write!(f, "found status {status}, expected a configuration"),
             Self::Language(unknown) => unknown.fmt(f),
             Self::Empty => f.write_str("found an empty response, expected a configuration"),
-            Self::NoText => f.write_str("found bytes that are not UTF-8, expected a configuration"),
-            Self::NoObject => f.write_str("found JSON that is not an object, expected a configuration"),
-            Self::Document(words) | Self::Broken(words) => f.write_str(words),
+            Self::NotUtf8 => f.write_str("found bytes that are not UTF-8, expected a configuration"),
+            Self::NotAnObject => f.write_str("found JSON that is not an object, expected a configuration"),
+            Self::Document(words) | Self::Panicked(words) => f.write_str(words),
             Self::Recursive => f.write_str(
                 "found a `load` without `load_delay` in a pulled configuration, expected a delay: it would pull again at once",
             ),
@@ -237,7 +237,7 @@ impl Puller {
     async fn pull(&self) -> Result<PulledConfig, PullError> {
         let (loader, identity) = (Arc::clone(&self.loader), self.identity.clone());
         // The files of roots and certificates are read again each time, so that renewed ones are used.
-        let client = blocking(move || client(&loader, identity.as_ref())).await.map_err(PullError::Broken)??;
+        let client = blocking(move || client(&loader, identity.as_ref())).await.map_err(PullError::Panicked)??;
         let response = self.response(&client).await?;
         let language = match &*self.loader.adapter {
             "" => Language::by_content_type(response.header("content-type").unwrap_or_default()),
@@ -247,7 +247,7 @@ impl Puller {
         let (name, directives) = (self.name.to_string(), Arc::clone(&self.directives));
         let environment = Arc::clone(&self.environment);
         let adapt = move || adapt(name, &response, language, &directives, &environment);
-        blocking(adapt).await.map_err(PullError::Broken)?
+        blocking(adapt).await.map_err(PullError::Panicked)?
     }
 
     /// Returns the first response with a status of success, after several attempts if necessary.
@@ -263,7 +263,7 @@ impl Puller {
                 },
                 Err(error) => PullError::Exchange(error),
             };
-            if !fault.is_brief() || attempt == ATTEMPTS_MAX || begun.elapsed() >= ATTEMPTS_FOR {
+            if !fault.is_transient() || attempt == ATTEMPTS_MAX || begun.elapsed() >= ATTEMPTS_FOR {
                 return Err(fault);
             }
             tracing::debug!(attempt, "pulling a configuration from {}: {fault}", self.name);
@@ -317,12 +317,12 @@ fn adapt(
     if response.body.is_empty() {
         return Err(PullError::Empty);
     }
-    let text = std::str::from_utf8(&response.body).map_err(|_| PullError::NoText)?;
+    let text = std::str::from_utf8(&response.body).map_err(|_| PullError::NotUtf8)?;
     let document = Document { name, text: text.to_owned(), language };
     let adapted = document.adapt(directives, &**environment);
     let mut adapted = adapted.map_err(|mistake| PullError::Document(mistake.to_string()))?;
     if !adapted.json.is_object() {
-        return Err(PullError::NoObject);
+        return Err(PullError::NotAnObject);
     }
     adapted.warnings.extend(document.root_warnings(&adapted));
     Ok(PulledConfig { document, adapted })
@@ -336,15 +336,15 @@ mod tests {
     // Caddy repeats a request after a failed connection and after statuses outside of 200 to 499.
     #[test]
     fn causes_that_may_be_brief() {
-        let brief = |status| PullError::Status(status).is_brief();
+        let brief = |status| PullError::Status(status).is_transient();
         assert_eq!([100, 301, 404, 499, 500, 503].map(brief), [true, false, false, false, true, true]);
-        assert!(PullError::Exchange(HttpError::Slow(LIMIT)).is_brief());
+        assert!(PullError::Exchange(HttpError::Slow(LIMIT)).is_transient());
         for lasting in [
             PullError::Exchange(HttpError::TooLong(1)),
             PullError::Exchange(HttpError::Url(String::new())),
             PullError::Empty,
         ] {
-            assert!(!lasting.is_brief(), "{lasting:?}");
+            assert!(!lasting.is_transient(), "{lasting:?}");
         }
     }
 
@@ -362,7 +362,7 @@ mod tests {
         let load = LoadRequest { config: config("1s"), force: Force::IfChanged, by: LoadOrigin::Peer(None) };
         // Both are in the channel before the server executes one.
         let (loaded, refused) = tokio::join!(control.load(load), pulled("2s", first));
-        assert!(matches!((loaded, refused), (Ok(()), Err(LoadError::Outdated))));
+        assert!(matches!((loaded, refused), (Ok(()), Err(LoadError::Superseded))));
         let current = async || control.read("/config/apps/http/grace_period".to_owned()).await.unwrap().json;
         assert_eq!(current().await, b"\"1s\"\n");
         pulled("3s", first.next()).await.unwrap();

@@ -86,7 +86,7 @@ async fn fetch_all(fetch: &RangeFetch) -> Result<Vec<IpNet>, (&str, RangeFetchEr
     let urls = fetch.ranges.urls();
     // The system's roots are read again each time, so that renewed ones are used.
     let client = blocking(|| HttpClient::new(&[])).await;
-    let client = client.map_err(RangeFetchError::Broken).and_then(|client| client.map_err(RangeFetchError::Exchange));
+    let client = client.map_err(RangeFetchError::Panicked).and_then(|client| client.map_err(RangeFetchError::Exchange));
     let client = client.map_err(|fault| (&*urls[0], fault))?;
     let client = client.limit(fetch.timeout.unwrap_or(LIMIT)).body_bytes_max(BODY_BYTES_MAX);
     let mut networks = Vec::new();
@@ -112,7 +112,7 @@ async fn fetch_part(client: &HttpClient, url: &str) -> Result<Vec<IpNet>, RangeF
 
 /// Parses a list with one network or address on each line.
 fn parse(body: &[u8]) -> Result<Vec<IpNet>, RangeFetchError> {
-    let text = std::str::from_utf8(body).map_err(|_| RangeFetchError::NoText)?;
+    let text = std::str::from_utf8(body).map_err(|_| RangeFetchError::NotUtf8)?;
     let mut networks = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let network = line.parse::<IpAddr>().map(IpNet::from).or_else(|_| line.parse::<IpNet>()).ok();
@@ -134,12 +134,12 @@ enum RangeFetchError {
     /// The request could not be sent, or its response is not complete or too long.
     Exchange(HttpError),
     /// Making the client failed inside the server; its thread has reported the panic.
-    Broken(String),
+    Panicked(String),
     /// A status that comes with no list.
     Status(StatusCode),
     /// The response is not UTF-8.
-    NoText,
-    /// A line is no network, or a network that is too wide.
+    NotUtf8,
+    /// A line is not a network, or is a network that is too wide.
     Line {
         /// From 1.
         number: usize,
@@ -160,9 +160,11 @@ impl fmt::Display for RangeFetchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exchange(error) => error.fmt(f),
-            Self::Broken(words) => f.write_str(words),
+            Self::Panicked(words) => f.write_str(words),
             Self::Status(status) => write!(f, "found the status {}, expected a list of networks", status.as_u16()),
-            Self::NoText => f.write_str("found bytes that are not UTF-8, expected a list of networks"),
+            Self::Insecure(target) => write!(f, "found a redirect to {}, expected HTTPS", target.escape_debug()),
+            Self::Redirects => write!(f, "found more than {REDIRECTS_MAX} redirects, expected a list of networks"),
+            Self::NotUtf8 => f.write_str("found bytes that are not UTF-8, expected a list of networks"),
             Self::Line { number, start } => write!(
                 f,
                 "found '{start}' in line {number}, expected an IP address, or a network of /{IPV4_PREFIX_MIN} or narrower, for IPv6 \

@@ -76,10 +76,10 @@ impl ServerSettings {
     /// Compiles on a blocking thread: other callers wait for the server's task, and workers must not stall.
     pub(super) async fn compile(&self, config: Value) -> Result<Compiled, LoadError> {
         let registry = Arc::clone(&self.registry);
-        // A server that saves nothing does not serve the configurations that another has saved either.
+        // No site may serve a saved configuration, even if this server saves none: another server may have.
         let (data, autosave) = (self.data.clone(), self.autosave.clone().or_else(autosave_path));
         let compiled = tokio::task::spawn_blocking(move || compile(config, &registry, &data, autosave.as_deref()));
-        compiled.await.unwrap_or(Err(LoadError::Broken))
+        compiled.await.unwrap_or(Err(LoadError::Panicked))
     }
 
     /// Obtains the certificates that the configuration manages, reusing those of `before`.

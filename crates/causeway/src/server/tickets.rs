@@ -59,7 +59,7 @@ impl Tickets {
     /// storage, and must run on a thread of the server's runtime, which rotates the keys.
     ///
     /// # Errors
-    /// The random number generator failed, or the storage has a setting that cannot be used. A storage that cannot be read is no error: the keys
+    /// The random number generator failed, or the storage has a setting that cannot be used. A storage that cannot be read is not an error: the keys
     /// are this server's own until it can.
     pub(super) fn open(
         setting: &plan::SessionTickets,
@@ -201,7 +201,7 @@ impl fmt::Debug for KeyRecord {
 
 impl KeyRecord {
     /// # Errors
-    /// The reason why the text is no record.
+    /// The reason why the text is not a record.
     fn parse(text: &[u8]) -> Result<Self, String> {
         let record: Self = serde_json::from_slice(text).map_err(|error| error.to_string())?;
         match record.keys.len() {

@@ -36,9 +36,9 @@ pub enum TreeError {
     /// PATCH or DELETE of a missing key.
     Missing(String),
     /// The path ends in `...`, but the value is not an array.
-    NoArray,
+    NotAnArray,
     /// The result is nested deeper than 120 levels, and deeper than before.
-    Deep,
+    TooDeep,
 }
 
 impl fmt::Display for TreeError {
@@ -46,8 +46,8 @@ impl fmt::Display for TreeError {
         match self {
             Self::Index(words) | Self::Exists(words) | Self::Missing(words) => f.write_str(words),
             Self::Path(path) => write!(f, "invalid traversal path at: {path}"),
-            Self::NoArray => f.write_str("final element is not an array"),
-            Self::Deep => write!(f, "the configuration would be nested more than {DEPTH_MAX} levels deep"),
+            Self::NotAnArray => f.write_str("final element is not an array"),
+            Self::TooDeep => write!(f, "the configuration would be nested more than {DEPTH_MAX} levels deep"),
         }
     }
 }
@@ -64,7 +64,7 @@ pub(super) fn read<'t>(root: &'t Value, path: &str) -> Result<&'t Value, TreeErr
         at = match at {
             Value::Object(map) => map.get(*part).unwrap_or(NULL),
             Value::Array(array) => {
-                let path = if depth + 1 == parts.len() { path.to_owned() } else { place(&parts, depth) };
+                let path = if depth + 1 == parts.len() { path.to_owned() } else { path_of(&parts, depth) };
                 &array[index(part, array.len(), &path)?]
             }
             _ => return Err(TreeError::Path(parts[..=depth].join("/"))),
@@ -82,7 +82,7 @@ pub(super) fn change(root: &mut Value, verb: Verb, path: &str, value: Value) -> 
     // A configuration that was loaded may be deeper. Each change that does not add to that stays possible.
     let levels_max = depth(root).max(DEPTH_MAX);
     set(root, verb, path, value, levels_max)?;
-    if depth(root) > levels_max { Err(TreeError::Deep) } else { Ok(()) }
+    if depth(root) > levels_max { Err(TreeError::TooDeep) } else { Ok(()) }
 }
 
 /// Returns how many levels of objects and arrays a value has.
@@ -97,7 +97,7 @@ fn depth(value: &Value) -> usize {
 fn set(root: &mut Value, verb: Verb, path: &str, value: Value, levels_max: usize) -> Result<(), TreeError> {
     let (parts, spread) = parts(path);
     if parts.len() > levels_max {
-        return Err(TreeError::Deep);
+        return Err(TreeError::TooDeep);
     }
     let mut at = root;
     for (depth, part) in parts.iter().enumerate() {
@@ -126,6 +126,7 @@ fn set(root: &mut Value, verb: Verb, path: &str, value: Value, levels_max: usize
                 }
             }
             Value::Array(array) => {
+                let index = index(part, array.len(), &path_of(&parts, depth))?;
                 // An element of an array inside an array. Caddy changes nothing here and still reports success.
                 if last {
                     return element(array, verb, part, path, value);
@@ -149,7 +150,7 @@ fn parts(path: &str) -> (Vec<&str>, bool) {
     (parts, spread)
 }
 
-fn place(parts: &[&str], depth: usize) -> String {
+fn path_of(parts: &[&str], depth: usize) -> String {
     format!("/{}", parts[..=depth].join("/"))
 }
 
@@ -175,7 +176,7 @@ fn append(array: &mut Vec<Value>, value: Value, spread: bool) -> Result<(), Tree
     match (spread, value) {
         (false, value) => array.push(value),
         (true, Value::Array(mut values)) => array.append(&mut values),
-        (true, _) => return Err(TreeError::NoArray),
+        (true, _) => return Err(TreeError::NotAnArray),
     }
     Ok(())
 }

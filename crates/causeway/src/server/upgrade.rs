@@ -57,7 +57,7 @@ pub enum UpgradeError {
     /// The other process does not serve.
     Successor(String),
     /// A command to stop the server has ended the other process.
-    Withdrawn,
+    Cancelled,
     /// The server is stopping, or another process has taken its place.
     Stopping,
 }
@@ -68,7 +68,7 @@ impl fmt::Display for UpgradeError {
             Self::Embedded => f.write_str("this server is part of another program, which starts no new process"),
             Self::Sockets(error) => write!(f, "duplicating the listening sockets: {error}"),
             Self::Successor(words) => f.write_str(words),
-            Self::Withdrawn => f.write_str("the server was stopped meanwhile"),
+            Self::Cancelled => f.write_str("the server was stopped meanwhile"),
             Self::Stopping => f.write_str("the server is stopping, or another process has taken its place"),
         }
     }
@@ -201,7 +201,7 @@ mod tests {
         let both = async { tokio::join!(control.upgrade(None), stop) };
         // A stop that waits for the other commands would wait for ever.
         let (upgraded, loads) = tokio::time::timeout(Duration::from_secs(60), both).await.unwrap();
-        assert!(matches!(upgraded, Err(UpgradeError::Withdrawn)));
+        assert!(matches!(upgraded, Err(UpgradeError::Cancelled)));
         for load in loads {
             assert!(matches!(load.await.unwrap(), Err(LoadError::Stopping)));
         }

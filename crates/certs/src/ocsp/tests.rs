@@ -273,7 +273,7 @@ fn in_storage() {
     assert_eq!(leaf.signed().ocsp, None, "it is over");
     restore(&leaf, &OcspPolicy::default(), &storage, now());
     assert_eq!(leaf.signed().ocsp.as_deref(), Some(&*response));
-    assert!(!is_over(&response, now()) && is_over(&response, now() + DAY) && is_over(b"nonsense", now()));
+    assert!(!is_expired(&response, now()) && is_expired(&response, now() + DAY) && is_expired(b"nonsense", now()));
 }
 
 // Caddy's `ocsp_stapling off`: after the reload no handshake carries the former configuration's response, which nothing would replace at its

@@ -7,10 +7,10 @@
 //! PREFIX/locks/NAME   string with an expiry: the random token of the lock's holder (`lock`)
 //! ```
 //! - `record`: one value with its date, optionally compressed and encrypted
-//! - `link`: the connections; after a failure, calls fail at once for a second
+//! - `connection_pool`: the connections; after a failure, calls fail at once for a second
 //! - `lock`: locks that expire unless their holder refreshes them
 
-mod link;
+mod connection_pool;
 mod lock;
 mod record;
 
@@ -23,7 +23,7 @@ use redis::Value;
 use super::{Lock, Storage};
 use crate::Error;
 use crate::replace::Durability;
-use link::Link;
+use connection_pool::ConnectionPool;
 use lock::Locks;
 use record::Codec;
 
@@ -129,7 +129,7 @@ struct Shared {
     user: String,
     prefix: String,
     codec: Codec,
-    link: Arc<Link>,
+    pool: Arc<ConnectionPool>,
     locks: Arc<Locks>,
 }
 
@@ -139,14 +139,14 @@ impl RedisStorage {
     /// # Errors
     /// [`Error::StorageSetting`] if a setting cannot be used, such as a root that is not PEM.
     pub fn new(spec: &RedisSpec) -> Result<Self, Error> {
-        let link = Arc::new(Link::new(spec)?);
+        let pool = Arc::new(ConnectionPool::new(spec)?);
         let shared = Shared {
             location: spec.location(),
             user: spec.username.clone(),
             prefix: spec.key_prefix.clone(),
             codec: Codec::new(spec.encryption_key.as_ref(), spec.compression)?,
-            locks: Arc::new(Locks::new(Arc::clone(&link))),
-            link,
+            locks: Arc::new(Locks::new(Arc::clone(&pool))),
+            pool,
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -172,12 +172,12 @@ impl RedisStorage {
         for (_, name) in &directories {
             store.arg(name);
         }
-        self.shared.link.query(&store).map_err(|error| Error::Write(self.location(key), error))
+        self.shared.pool.query(&store).map_err(|error| Error::Write(self.location(key), error))
     }
 
     /// Reads a value's record.
     fn record(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
-        let value = self.shared.link.query(redis::cmd("GET").arg(self.key(key)));
+        let value = self.shared.pool.query(redis::cmd("GET").arg(self.key(key)));
         value.map_err(|error| Error::Read(self.location(key), error))
     }
 }
@@ -224,7 +224,7 @@ impl Storage for RedisStorage {
         for (_, name) in &directories {
             delete.arg(name);
         }
-        let done: Result<Value, _> = self.shared.link.query(&delete);
+        let done: Result<Value, _> = self.shared.pool.query(&delete);
         done.map(drop).map_err(|error| Error::Write(self.location(key), error))
     }
 
@@ -239,7 +239,7 @@ impl Storage for RedisStorage {
                     ask.cmd("ZRANGE").arg(self.key(directory)).arg(0).arg(-1);
                 }
                 let names: Vec<Value> =
-                    self.shared.link.query_all(&ask).map_err(|error| Error::Read(self.location(prefix), error))?;
+                    self.shared.pool.query_all(&ask).map_err(|error| Error::Read(self.location(prefix), error))?;
                 for (directory, names) in part.iter().zip(names) {
                     // A value in the place of a directory: it has no keys below it.
                     let Ok(names) = redis::from_redis_value::<Vec<String>>(names) else { continue };

@@ -1,8 +1,8 @@
 //! The current profile, and the report of the last one.
 //!
 //! ```text
-//!       start             threads are running        ended, or was stopped            report collected
-//! free ───────► Begins ─────────────────────► Runs ─────────────────────► Ends ─────────────────────► free, …
+//!       start               threads are running           ended, or was stopped              report collected
+//! free ───────► Starting ─────────────────────► Running ─────────────────────► Finishing ─────────────────────► free, …
 //! ```
 //!
 //! Beginning and ending take long, so neither happens under the lock. A disconnect or a reload therefore never waits.
@@ -72,13 +72,13 @@ enum Stage {
     #[default]
     Free,
     /// The profile is starting. `is_unwanted` is set when it is stopped before it runs.
-    Begins {
+    Starting {
         duration: Duration,
         is_unwanted: bool,
     },
-    Runs(Box<dyn ProfileRun>),
+    Running(Box<dyn ProfileRun>),
     /// The last snapshot, while a thread waits for the report.
-    Ends(ProfileSnapshot),
+    Finishing(ProfileSnapshot),
 }
 
 impl ProfileRunner {
@@ -95,17 +95,17 @@ impl ProfileRunner {
     fn collected(&self) -> MutexGuard<'_, RunnerState> {
         let mut held = self.held();
         let run = match mem::take(&mut held.stage) {
-            Stage::Runs(run) if !run.progress().is_running => run,
+            Stage::Running(run) if !run.progress().is_running => run,
             other => {
                 held.stage = other;
                 return held;
             }
         };
         let seen = ProfileSnapshot { number: held.number, is_running: true, ..run.progress() };
-        // Release the lock during `finish`, which blocks. `Ends` keeps others from starting or finishing a profile.
-        held.stage = Stage::Ends(seen.clone());
+        // Release the lock during `finish`, which blocks. `Finishing` keeps others from starting or finishing a profile.
+        held.stage = Stage::Finishing(seen.clone());
         drop(held);
-        // Catch a panic, as in `start`: a stage that stayed `Ends` would refuse every later profile.
+        // Catch a panic, as in `start`: a stage that stayed `Finishing` would refuse every later profile.
         let finished = catch_unwind(AssertUnwindSafe(|| run.finish()));
         let mut held = self.held();
         let (phase, report) = match finished {
@@ -120,15 +120,15 @@ impl ProfileRunner {
         held
     }
 
-    /// Starts a profile and returns its number. Blocks, like every method that returns a result, so it must not run on
-    /// a worker.
+    /// Starts a profile and returns its number. Blocks, as `stop`, `report` and the other methods that return a `Result`: it must not run
+    /// on a worker.
     pub(super) fn start(&self, options: &ProfileOptions) -> Result<u64, AdminResponse> {
         let busy = |words: &str| AdminResponse::error(409, words);
         let mut held = self.collected();
         if !matches!(held.stage, Stage::Free) {
             return Err(busy("a profile is running already; POST /causal/stop ends it"));
         }
-        held.stage = Stage::Begins { duration: options.seconds, is_unwanted: false };
+        held.stage = Stage::Starting { duration: options.seconds, is_unwanted: false };
         held.number += 1;
         held.changed_at.clear();
         let number = held.number;
@@ -143,11 +143,11 @@ impl ProfileRunner {
             ProfileStartError::Running => busy("this process is being profiled already"),
             ProfileStartError::Failed(words) => AdminResponse::error(500, format!("the profile cannot begin: {words}")),
         })?;
-        // Stopped while it started. It still becomes `Runs`, so that its report is collected.
-        if matches!(before, Stage::Begins { is_unwanted: true, .. }) {
+        // Stopped while it started. It still becomes `Running`, so that its report is collected.
+        if matches!(before, Stage::Starting { is_unwanted: true, .. }) {
             run.stop();
         }
-        held.stage = Stage::Runs(run);
+        held.stage = Stage::Running(run);
         Ok(number)
     }
 
@@ -191,7 +191,7 @@ impl ProfileRunner {
     /// Records the time of a reload for the report. Does not block.
     pub(super) fn configuration_changed(&self) {
         let mut held = self.held();
-        if let Stage::Runs(run) = &held.stage {
+        if let Stage::Running(run) = &held.stage {
             let seen = run.progress();
             held.changed_at.extend(seen.is_running.then_some(seen.elapsed));
         }
@@ -213,20 +213,20 @@ impl RunnerState {
             Stage::Free => {
                 self.last.clone().unwrap_or(ProfileSnapshot { phase: "idle".into(), ..ProfileSnapshot::default() })
             }
-            Stage::Begins { duration, .. } => {
+            Stage::Starting { duration, .. } => {
                 let (phase, duration) = ("starting".into(), *duration);
                 ProfileSnapshot { number, is_running: true, phase, duration, ..ProfileSnapshot::default() }
             }
-            Stage::Runs(run) => ProfileSnapshot { number, is_running: true, ..run.progress() },
-            Stage::Ends(seen) => seen.clone(),
+            Stage::Running(run) => ProfileSnapshot { number, is_running: true, ..run.progress() },
+            Stage::Finishing(seen) => seen.clone(),
         }
     }
 
     fn stop(&mut self) {
         match &mut self.stage {
-            Stage::Begins { is_unwanted, .. } => *is_unwanted = true,
-            Stage::Runs(run) => run.stop(),
-            Stage::Free | Stage::Ends(_) => {}
+            Stage::Starting { is_unwanted, .. } => *is_unwanted = true,
+            Stage::Running(run) => run.stop(),
+            Stage::Free | Stage::Finishing(_) => {}
         }
     }
 

@@ -11,13 +11,13 @@ use super::output;
 const PAUSE: Duration = Duration::from_secs(10);
 const TEMPLATE: &str = "{bar:30} {prefix}  {wide_msg}";
 
-pub(super) struct Show {
+pub(super) struct ProgressDisplay {
     seconds: f64,
     bar: Option<ProgressBar>,
-    said: Instant,
+    printed_at: Instant,
 }
 
-impl Show {
+impl ProgressDisplay {
     pub(super) fn begin(seconds: f64) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(1000);
@@ -25,7 +25,7 @@ impl Show {
             bar.set_style(style.progress_chars("━╸─"));
             bar
         });
-        let show = Self { seconds, bar, said: Instant::now() };
+        let show = Self { seconds, bar, printed_at: Instant::now() };
         match &show.bar {
             Some(bar) => bar.set_prefix(format!("0 of {seconds:.0} s")),
             None => output::note(&format!("Profiling for {seconds} s")),
@@ -34,17 +34,17 @@ impl Show {
     }
 
     pub(super) fn progress(&mut self, elapsed: f64, phase: &str, so_far: &str) {
-        let place = format!("{elapsed:.0} of {:.0} s", self.seconds);
+        let progress = format!("{elapsed:.0} of {:.0} s", self.seconds);
         let words = if so_far.is_empty() { phase } else { so_far };
         match &self.bar {
             Some(bar) => {
                 bar.set_position((elapsed / self.seconds * 1000.0) as u64);
-                bar.set_prefix(place);
+                bar.set_prefix(progress);
                 bar.set_message(words.chars().filter(|char| !char.is_control()).collect::<String>());
             }
-            None if self.said.elapsed() >= PAUSE => {
-                self.said = Instant::now();
-                output::note(&format!("Profiling: {place}; {words}"));
+            None if self.printed_at.elapsed() >= PAUSE => {
+                self.printed_at = Instant::now();
+                output::note(&format!("Profiling: {progress}; {words}"));
             }
             None => {}
         }

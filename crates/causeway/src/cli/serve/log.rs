@@ -54,7 +54,8 @@ const LOGGERS: &[(&str, &str)] = &[
 pub(super) struct OwnLogHandle {
     logs: Arc<RwLock<Arc<Logs>>>,
     filter: reload::Handle<LevelFilter, tracing_subscriber::Registry>,
-    least: Option<Level>,
+    /// The level that `--debug` forces for the log `default`.
+    forced_level: Option<Level>,
 }
 
 /// Ends the logs when it is dropped, as [`end`].
@@ -76,28 +77,28 @@ pub(super) fn flush() {
     flush_streams(FLUSH_LIMIT);
 }
 
-/// Installs the subscriber. Until [`OwnLogHandle::set`], messages of `level` go to standard error. With a `least`, the log `default`
+/// Installs the subscriber. Until [`OwnLogHandle::set`], messages of `level` go to standard error. With a `forced_level`, the log `default`
 /// takes messages from there on, even if its configured level is higher.
 ///
 /// # Errors
 /// The system refuses a thread.
-pub(super) fn install(level: Level, least: Option<Level>) -> Result<OwnLogHandle, BuildError> {
+pub(super) fn install(level: Level, forced_level: Option<Level>) -> Result<OwnLogHandle, BuildError> {
     let registry = Registry::default();
     let name = if level == Level::Debug { "DEBUG" } else { "INFO" };
     let default = Map::from_iter([("default".to_owned(), json!({ "level": name }))]);
     let logs = Logs::open(&default, &mut Build::new(&registry))?;
-    let (filter, handle) = reload::Layer::new(filter_of(&logs, least));
+    let (filter, handle) = reload::Layer::new(filter_of(&logs, forced_level));
     let logs = Arc::new(RwLock::new(logs));
-    let own = OwnLog { logs: Arc::clone(&logs), least };
+    let own = OwnLog { logs: Arc::clone(&logs), forced_level };
     // Fails only if a subscriber is already installed, as in a program that embeds the server.
     let _ = tracing_subscriber::registry().with(filter).with(own).try_init();
-    Ok(OwnLogHandle { logs, filter: handle, least })
+    Ok(OwnLogHandle { logs, filter: handle, forced_level })
 }
 
 impl OwnLogHandle {
     pub(super) fn set(&self, logs: &Arc<Logs>) {
         // An error means that the subscriber is gone, and with it the log.
-        let _ = self.filter.modify(|filter| *filter = filter_of(logs, self.least));
+        let _ = self.filter.modify(|filter| *filter = filter_of(logs, self.forced_level));
         let before =
             std::mem::replace(&mut *self.logs.write().unwrap_or_else(PoisonError::into_inner), Arc::clone(logs));
         drop(before);
@@ -105,8 +106,8 @@ impl OwnLogHandle {
 }
 
 /// The most verbose level that a log takes.
-fn filter_of(logs: &Logs, least: Option<Level>) -> LevelFilter {
-    match logs.iter().map(|log| level_of(log, least)).min().unwrap_or_default() {
+fn filter_of(logs: &Logs, forced_level: Option<Level>) -> LevelFilter {
+    match logs.iter().map(|log| level_of(log, forced_level)).min().unwrap_or_default() {
         Level::Debug => LevelFilter::DEBUG,
         Level::Info => LevelFilter::INFO,
         Level::Warn => LevelFilter::WARN,
@@ -115,15 +116,15 @@ fn filter_of(logs: &Logs, least: Option<Level>) -> LevelFilter {
     }
 }
 
-fn level_of(log: &causeway_modules::logs::Log, least: Option<Level>) -> Level {
-    least.filter(|_| log.is_default()).map_or(log.level(), |least| log.level().min(least))
+fn level_of(log: &causeway_modules::logs::Log, forced_level: Option<Level>) -> Level {
+    forced_level.filter(|_| log.is_default()).map_or(log.level(), |forced_level| log.level().min(forced_level))
 }
 
 /// The subscriber's layer that makes an entry of each event.
 struct OwnLog {
     logs: Arc<RwLock<Arc<Logs>>>,
-    /// The highest level of the log `default`, if it has one besides that of the configuration.
-    least: Option<Level>,
+    /// The level that `--debug` forces for the log `default`: it then writes these messages even if the configuration does not.
+    forced_level: Option<Level>,
 }
 
 impl<S: Subscriber> Layer<S> for OwnLog {
@@ -146,7 +147,7 @@ impl<S: Subscriber> Layer<S> for OwnLog {
         let logs = Arc::clone(&*self.logs.read().unwrap_or_else(PoisonError::into_inner));
         let mut is_refused = false;
         let mut is_written = false;
-        for log in logs.iter().filter(|log| level >= level_of(log, self.least) && log.accepts(logger)) {
+        for log in logs.iter().filter(|log| level >= level_of(log, self.forced_level) && log.accepts(logger)) {
             match log.write(&entry) {
                 true => is_written = true,
                 false => is_refused = true,

@@ -154,8 +154,8 @@ fn a_deep_configuration_can_be_changed() {
         (Verb::Put, 0, json!(1), Ok(())),
         (Verb::Put, 199, json!(1), Ok(())),
         (Verb::Put, 199, json!([]), Ok(())),
-        (Verb::Put, 200, json!([]), Err(TreeError::Deep)),
-        (Verb::Put, 4000, json!(1), Err(TreeError::Deep)),
+        (Verb::Put, 200, json!([]), Err(TreeError::TooDeep)),
+        (Verb::Put, 4000, json!(1), Err(TreeError::TooDeep)),
         (Verb::Delete, 1, Value::Null, Ok(())),
         (Verb::Delete, 200, Value::Null, Ok(())),
     ] {

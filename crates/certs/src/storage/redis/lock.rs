@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::super::{HeldLock, LOCK_TIMEOUT, Storage as _};
 use super::RedisStorage;
-use super::link::Link;
+use super::connection_pool::ConnectionPool;
 use crate::Error;
 use crate::replace::Durability;
 
@@ -32,7 +32,7 @@ const RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call(
 
 /// The locks of one storage.
 pub(super) struct Locks {
-    link: Arc<Link>,
+    pool: Arc<ConnectionPool>,
     state: Mutex<LocksState>,
     /// Notified when a lock is to be released.
     released: Condvar,
@@ -60,8 +60,8 @@ pub(super) struct HeldRedisLock {
 }
 
 impl Locks {
-    pub(super) fn new(link: Arc<Link>) -> Self {
-        Self { link, state: Mutex::default(), released: Condvar::new() }
+    pub(super) fn new(pool: Arc<ConnectionPool>) -> Self {
+        Self { pool, state: Mutex::default(), released: Condvar::new() }
     }
 
     /// Waits until the lock is free and takes it. Returns its token.
@@ -123,7 +123,7 @@ impl Locks {
     /// Every script gets the key, the token and the expiry, and returns whether it succeeded.
     fn evaluate(&self, script: &str, key: &str, token: &str) -> std::io::Result<bool> {
         let expiry = u64::try_from(EXPIRY.as_millis()).unwrap_or(u64::MAX);
-        self.link.query(redis::cmd("EVAL").arg(script).arg(1).arg(key).arg(token).arg(expiry))
+        self.pool.query(redis::cmd("EVAL").arg(script).arg(1).arg(key).arg(token).arg(expiry))
     }
 
     /// Ignores poisoning: every change is one insertion or removal.

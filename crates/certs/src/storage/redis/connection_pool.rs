@@ -21,7 +21,7 @@ const CONNECTIONS_MAX: usize = 16;
 /// How long the server counts as unreachable after a failure.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-pub(super) struct Link {
+pub(super) struct ConnectionPool {
     client: Client,
     location: String,
     timeout: Duration,
@@ -40,12 +40,12 @@ struct LinkState {
 }
 
 /// A free slot for a call, with an idle connection if there is one.
-struct CallSlot<'a> {
-    link: &'a Link,
+struct CallPermit<'a> {
+    pool: &'a ConnectionPool,
     idle: Option<Connection>,
 }
 
-impl Link {
+impl ConnectionPool {
     pub(super) fn new(spec: &RedisSpec) -> Result<Self, Error> {
         let (host, port) = (spec.host.clone(), spec.port);
         let addr = match &spec.tls {
@@ -101,8 +101,8 @@ impl Link {
 
     /// Performs a call, which must be repeatable: if an idle connection turns out to be closed, the call is repeated on a new one.
     fn call<T>(&self, ask: impl Fn(&mut Connection) -> RedisResult<T>) -> io::Result<T> {
-        let mut slot = self.slot()?;
-        if let Some(mut connection) = slot.idle.take() {
+        let mut permit = self.permit()?;
+        if let Some(mut connection) = permit.idle.take() {
             match ask(&mut connection) {
                 Err(error) if is_broken(&error) && !error.is_timeout() => {}
                 result => return self.answered(result, connection),
@@ -138,7 +138,7 @@ impl Link {
     }
 
     /// Waits for a slot.
-    fn slot(&self) -> io::Result<CallSlot<'_>> {
+    fn permit(&self) -> io::Result<CallPermit<'_>> {
         let mut state = self.state();
         loop {
             let now = Instant::now();
@@ -154,7 +154,7 @@ impl Link {
                 }
                 state.used += 1;
                 let idle = state.idle.pop();
-                return Ok(CallSlot { link: self, idle });
+                return Ok(CallPermit { pool: self, idle });
             }
             state = self.free.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -185,12 +185,12 @@ impl Link {
     }
 }
 
-impl Drop for CallSlot<'_> {
+impl Drop for CallPermit<'_> {
     fn drop(&mut self) {
-        let mut state = self.link.state();
+        let mut state = self.pool.state();
         state.used -= 1;
         drop(state);
-        self.link.free.notify_one();
+        self.pool.free.notify_one();
     }
 }
 
