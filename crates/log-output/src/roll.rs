@@ -21,7 +21,7 @@ const ENDINGS: [&str; 2] = [".gz", ".zst"];
 /// Ending of a file that is being compressed.
 const UNFINISHED: &str = ".part";
 const MINUTE: Duration = Duration::from_secs(60);
-/// Minutes of the longest day, which has 25 hours: within them each time of day occurs.
+/// Minutes in which a time of day comes again, also on a day with 25 hours.
 const SEARCH_MINUTES: u32 = 49 * 60;
 
 /// When a file is rolled, and which rolled files are kept.
