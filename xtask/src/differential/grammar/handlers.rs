@@ -7,103 +7,158 @@ use super::{DEPTH_MAX, DirectivePosition, Grammar};
 /// The bcrypt hash of `secret`, with the lowest cost.
 const HASH: &str = "$2a$04$U3JFYccS1oTseG1Ir9UVxOqDfQzTReb1Tm2ECIjXxRWWHjVUd/iDO";
 
-/// Weights of the directives. Those with routes inside follow from index [`NESTED`].
-const WEIGHTS: &[usize] = &[12, 14, 6, 6, 9, 12, 6, 6, 4, 7, 4, 3, 5, 3, 2, 3, 3, 10, 3, 2, 10, 8, 6, 2];
-const NESTED: usize = 20;
-/// Indices in [`WEIGHTS`] of the directives that change the method or the target.
-const REWRITE: usize = 4;
-const URI: usize = 5;
-const TRY_FILES: usize = 6;
-const METHOD: usize = 11;
-const HANDLE_PATH: usize = 21;
+/// A directive of the generated configurations; some stand for another one in a position where it is not allowed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Directive {
+    Respond,
+    Header,
+    RequestHeader,
+    Redir,
+    Rewrite,
+    Uri,
+    TryFiles,
+    FileServer,
+    Error,
+    Vars,
+    Map,
+    Method,
+    Root,
+    BasicAuth,
+    Abort,
+    Invoke,
+    Import,
+    Proxy,
+    ForwardAuth,
+    RequestBody,
+    Handle,
+    HandlePath,
+    Route,
+    Log,
+}
+
+use Directive::{
+    Abort, BasicAuth, Error, FileServer, ForwardAuth, Handle, HandlePath, Header, Import, Invoke, Log, Map, Method,
+    Proxy, Redir, RequestBody, RequestHeader, Respond, Rewrite, Root, Route, TryFiles, Uri, Vars,
+};
+
+/// Each directive with its weight.
+const DIRECTIVES: &[(Directive, usize)] = &[
+    (Respond, 12),
+    (Header, 14),
+    (RequestHeader, 6),
+    (Redir, 6),
+    (Rewrite, 9),
+    (Uri, 12),
+    (TryFiles, 6),
+    (FileServer, 6),
+    (Error, 4),
+    (Vars, 7),
+    (Map, 4),
+    (Method, 3),
+    (Root, 5),
+    (BasicAuth, 3),
+    (Abort, 2),
+    (Invoke, 3),
+    (Import, 3),
+    (Proxy, 10),
+    (ForwardAuth, 3),
+    (RequestBody, 2),
+    (Handle, 10),
+    (HandlePath, 8),
+    (Route, 6),
+    (Log, 2),
+];
 
 impl Grammar<'_> {
     pub(super) fn directive(&mut self, place: DirectivePosition) -> Vec<ConfigLine> {
-        let weights = if self.depth > DEPTH_MAX { &WEIGHTS[..NESTED] } else { WEIGHTS };
-        let drawn = self.random.weighted(weights.iter().copied());
+        // The directives from `Handle` on are left out at the largest depth: nearly all of them contain routes.
+        let shallow = DIRECTIVES.iter().take_while(|(directive, _)| *directive != Handle).count();
+        let choice = if self.depth > DEPTH_MAX { &DIRECTIVES[..shallow] } else { DIRECTIVES };
+        let (drawn, _) = choice[self.random.weighted(choice.iter().map(|(_, weight)| *weight))];
         // In error routes Caddy's placeholders show the request before any rewrite there, so only the usual rewrite is
         // generated.
-        if place == DirectivePosition::Errors && [REWRITE, URI, TRY_FILES, METHOD, HANDLE_PATH].contains(&drawn) {
+        if place == DirectivePosition::Errors && matches!(drawn, Rewrite | Uri | TryFiles | Method | HandlePath) {
             let lines = vec![ConfigLine::new("rewrite * /{err.status_code}.html"), ConfigLine::new("file_server")];
             return vec![ConfigLine::block("route", lines)];
         }
-        let line = match drawn {
-            0 => self.respond(),
-            1 => self.header(),
-            2 => self.request_header(),
-            3 => self.redir(),
-            REWRITE => self.rewrite(),
-            URI => self.uri(),
-            TRY_FILES => self.try_files(),
-            7 => self.file_server(),
-            8 => self.error(),
-            9 => self.vars(),
-            10 => self.map(),
-            METHOD => {
-                let token = self.token();
-                ConfigLine::new(format!("method {token}{}", self.random.pick(&["GET", "POST", "PUT", "put"])))
-            }
-            12 => {
-                let token = self.token();
-                let token = if token.is_empty() { "* ".to_owned() } else { token };
-                ConfigLine::new(format!(
-                    "root {token}{}",
-                    self.random.pick(&["<root>", "<root>/b", "<root>/list", "<root>/{path.0}", "<root>/missing"])
-                ))
-            }
-            13 => self.basic_auth(),
-            14 => {
-                let path = self.plain_path();
-                self.paths.push(path.clone());
-                let token = if self.matchers > 0 && self.random.chance(50) {
-                    format!("@m{}", self.random.below(self.matchers))
-                } else {
-                    path
-                };
-                ConfigLine::new(format!("abort {token}"))
-            }
-            15 if self.routes > 0 && place == DirectivePosition::Site => {
-                let token = self.token();
-                ConfigLine::new(format!("invoke {token}route{}", self.random.below(self.routes)))
-            }
-            15 | 16 => ConfigLine::new(format!(
-                "import snip {} {}",
-                self.random.pick(&["1", "\"a b\"", "{path}", "{query.a}"]),
-                self.random.pick(&["2", "2 3", "{method} x"])
-            )),
-            17 if place != DirectivePosition::Answers => self.proxy(),
-            17 => self.respond(),
-            18 if place == DirectivePosition::Site => self.forward_auth(),
-            18 | 19 => {
-                let token = self.token();
-                ConfigLine::block(
-                    format!("request_body {token}").trim_end().to_owned(),
-                    vec![ConfigLine::new(self.random.pick(&[
-                        "max_size 5",
-                        "max_size 1KB",
-                        "set \"{method} new\"",
-                        "max_size 1MB",
-                    ]))],
-                )
-            }
-            20 => self.routes_of(place, "handle"),
-            HANDLE_PATH => {
-                let path = self.path();
-                let path = if path.starts_with('/') { path } else { "/a/*".to_owned() };
-                self.routes_of(place, &format!("handle_path {path}"))
-            }
-            22 => self.routes_of(place, "route"),
-            _ if place == DirectivePosition::Site => {
-                ConfigLine::new(self.random.pick(&["log_skip", "log_name a b", "log_append field {path}"]))
-            }
-            _ => ConfigLine::new("header X-Place errors"),
-        };
+        let line = self.line_of(drawn, place);
         // Two `handle` blocks are mutually exclusive, so generate a second one.
         if line.words.starts_with("handle") && self.random.chance(50) {
             let other = self.routes_of(place, "handle");
             return vec![line, other];
         }
         vec![line]
+    }
+
+    fn line_of(&mut self, directive: Directive, place: DirectivePosition) -> ConfigLine {
+        match directive {
+            Respond => self.respond(),
+            Header => self.header(),
+            RequestHeader => self.request_header(),
+            Redir => self.redir(),
+            Rewrite => self.rewrite(),
+            Uri => self.uri(),
+            TryFiles => self.try_files(),
+            FileServer => self.file_server(),
+            Error => self.error(),
+            Vars => self.vars(),
+            Map => self.map(),
+            Method => {
+                let token = self.token();
+                ConfigLine::new(format!("method {token}{}", self.random.pick(&["GET", "POST", "PUT", "put"])))
+            }
+            Root => self.root(),
+            BasicAuth => self.basic_auth(),
+            Abort => self.abort(),
+            Invoke if self.routes > 0 && place == DirectivePosition::Site => {
+                let token = self.token();
+                ConfigLine::new(format!("invoke {token}route{}", self.random.below(self.routes)))
+            }
+            Invoke | Import => ConfigLine::new(format!(
+                "import snip {} {}",
+                self.random.pick(&["1", "\"a b\"", "{path}", "{query.a}"]),
+                self.random.pick(&["2", "2 3", "{method} x"])
+            )),
+            Proxy if place != DirectivePosition::Answers => self.proxy(),
+            Proxy => self.respond(),
+            ForwardAuth if place == DirectivePosition::Site => self.forward_auth(),
+            ForwardAuth | RequestBody => self.request_body(),
+            Handle => self.routes_of(place, "handle"),
+            HandlePath => {
+                let path = self.path();
+                let path = if path.starts_with('/') { path } else { "/a/*".to_owned() };
+                self.routes_of(place, &format!("handle_path {path}"))
+            }
+            Route => self.routes_of(place, "route"),
+            Log if place == DirectivePosition::Site => {
+                ConfigLine::new(self.random.pick(&["log_skip", "log_name a b", "log_append field {path}"]))
+            }
+            Log => ConfigLine::new("header X-Place errors"),
+        }
+    }
+
+    fn root(&mut self) -> ConfigLine {
+        let token = self.token();
+        let token = if token.is_empty() { "* ".to_owned() } else { token };
+        let folder = self.random.pick(&["<root>", "<root>/b", "<root>/list", "<root>/{path.0}", "<root>/missing"]);
+        ConfigLine::new(format!("root {token}{folder}"))
+    }
+
+    fn abort(&mut self) -> ConfigLine {
+        let path = self.plain_path();
+        self.paths.push(path.clone());
+        let token = if self.matchers > 0 && self.random.chance(50) {
+            format!("@m{}", self.random.below(self.matchers))
+        } else {
+            path
+        };
+        ConfigLine::new(format!("abort {token}"))
+    }
+
+    fn request_body(&mut self) -> ConfigLine {
+        let token = self.token();
+        let line = self.random.pick(&["max_size 5", "max_size 1KB", "set \"{method} new\"", "max_size 1MB"]);
+        ConfigLine::block(format!("request_body {token}").trim_end().to_owned(), vec![ConfigLine::new(line)])
     }
 
     fn routes_of(&mut self, place: DirectivePosition, name: &str) -> ConfigLine {
