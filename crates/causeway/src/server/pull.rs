@@ -336,8 +336,8 @@ mod tests {
     // Caddy repeats a request after a failed connection and after statuses outside of 200 to 499.
     #[test]
     fn causes_that_may_be_brief() {
-        let brief = |status| PullError::Status(status).is_transient();
-        assert_eq!([100, 301, 404, 499, 500, 503].map(brief), [true, false, false, false, true, true]);
+        let is_transient = |status| PullError::Status(status).is_transient();
+        assert_eq!([100, 301, 404, 499, 500, 503].map(is_transient), [true, false, false, false, true, true]);
         assert!(PullError::Exchange(HttpError::Slow(LIMIT)).is_transient());
         for lasting in [
             PullError::Exchange(HttpError::TooLong(1)),

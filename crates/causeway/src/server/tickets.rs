@@ -59,8 +59,8 @@ impl Tickets {
     /// storage, and must run on a thread of the server's runtime, which rotates the keys.
     ///
     /// # Errors
-    /// The random number generator failed, or the storage has a setting that cannot be used. A storage that cannot be read is not an error: the keys
-    /// are this server's own until it can.
+    /// The random number generator failed, or the storage has a setting that cannot be used. A storage that cannot be read is not an error:
+    /// the keys are this server's own until it can.
     pub(super) fn open(
         setting: &plan::SessionTickets,
         usual: &SharedStorage,
