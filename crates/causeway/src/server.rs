@@ -117,7 +117,7 @@ const TRACE_GRACE: Duration = Duration::from_secs(5);
 pub struct Server {
     engine: Engine,
     /// The bound addresses, each with whether it serves TLS.
-    places: watch::Sender<BoundAddresses>,
+    site_addresses: watch::Sender<Vec<SiteAddress>>,
     custody: Custody,
     /// The certificates of the server's identity.
     identity: Option<Custody>,
@@ -150,8 +150,14 @@ struct DeferredCommands {
     stop: Option<StopCommand>,
 }
 
-/// Bound site addresses, each with whether it serves TLS.
-pub(crate) type BoundAddresses = Vec<(BoundAddress, bool)>;
+/// A bound address of a site.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SiteAddress {
+    /// The address.
+    pub address: BoundAddress,
+    /// Whether the site serves TLS there.
+    pub is_tls: bool,
+}
 
 impl Server {
     /// Returns a builder for a server embedded in another program. It has no configuration yet.
@@ -196,7 +202,7 @@ impl Server {
         control.observe(engine.observer());
         measures::install(settings.registry.metrics(), engine.observer());
         let mut server = Self {
-            places: watch::Sender::new(places(&engine, &secure)),
+            site_addresses: watch::Sender::new(site_addresses(&engine, &secure)),
             engine,
             custody,
             identity,
@@ -234,9 +240,9 @@ impl Server {
         self.engine.addresses()
     }
 
-    /// Returns the bound addresses, each with whether it serves TLS.
-    pub fn places(&self) -> Vec<(BoundAddress, bool)> {
-        self.places.borrow().clone()
+    /// Returns the bound addresses of the current configuration's sites.
+    pub fn site_addresses(&self) -> Vec<SiteAddress> {
+        self.site_addresses.borrow().clone()
     }
 
     /// Returns a handle for checking that the workers run.
@@ -244,9 +250,9 @@ impl Server {
         self.engine.liveness()
     }
 
-    /// Returns a receiver that follows [`places`](Self::places) across reloads.
-    pub(crate) fn watch_places(&self) -> watch::Receiver<BoundAddresses> {
-        self.places.subscribe()
+    /// Returns a receiver that follows [`site_addresses`](Self::site_addresses) across reloads.
+    pub(crate) fn watch_site_addresses(&self) -> watch::Receiver<Vec<SiteAddress>> {
+        self.site_addresses.subscribe()
     }
 
     /// Returns the authorities that sign certificates for the sites, each with the place of the root certificate that
@@ -502,7 +508,7 @@ impl Server {
         (self.settings.stages)(&Stage::Loading);
         let replaced = self.replace(tree, force, by).await;
         match &replaced {
-            Ok(()) => (self.settings.stages)(&Stage::Loaded(&self.places.borrow())),
+            Ok(()) => (self.settings.stages)(&Stage::Loaded(&self.site_addresses.borrow())),
             Err(fault) => {
                 self.settings.registry.metrics().loaded(false);
                 (self.settings.stages)(&Stage::Refused(fault));
@@ -543,7 +549,7 @@ impl Server {
         self.custody = custody;
         self.identity = identity;
         self.activate_certificates();
-        self.places.send_replace(places(&self.engine, &secure));
+        self.site_addresses.send_replace(site_addresses(&self.engine, &secure));
         for (id, root) in self.authorities().iter().filter(|root| !known.contains(root)) {
             tracing::info!("{}", trust_message(id, root));
         }
@@ -560,7 +566,7 @@ impl Server {
         self.range_fetches.switch(loaded.range_fetches);
         self.switch_metric_push(metric_push);
         admin::configuration_changed();
-        self.log_places();
+        self.log_site_addresses();
         Ok(())
     }
 
@@ -608,12 +614,12 @@ impl Server {
     }
 
     /// Logs the addresses of the sites after a load.
-    fn log_places(&self) {
+    fn log_site_addresses(&self) {
         match self.engine.bound_addresses() {
             [] => tracing::info!("configuration replaced; it has no site"),
             addresses => {
-                let places: Vec<_> = addresses.iter().map(BoundAddress::to_string).collect();
-                tracing::info!("serving another configuration on {}", places.join(", "));
+                let texts: Vec<_> = addresses.iter().map(BoundAddress::to_string).collect();
+                tracing::info!("serving another configuration on {}", texts.join(", "));
             }
         }
     }
@@ -642,8 +648,9 @@ async fn flush() {
     let _ = tokio::task::spawn_blocking(|| logs::end_all(LOG_GRACE)).await;
 }
 
-fn places(engine: &Engine, secure: &[bool]) -> BoundAddresses {
-    engine.bound_addresses().iter().cloned().zip(secure.iter().copied()).collect()
+fn site_addresses(engine: &Engine, secure: &[bool]) -> Vec<SiteAddress> {
+    let bound = engine.bound_addresses().iter().zip(secure);
+    bound.map(|(address, is_tls)| SiteAddress { address: address.clone(), is_tls: *is_tls }).collect()
 }
 
 /// Returns the address as a URL, or as a configuration writes it for a Unix socket.

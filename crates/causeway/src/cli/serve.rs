@@ -23,8 +23,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use causeway::document::{AdaptedDocument, Document};
 use causeway::server::{
-    self, Control, LoadError, LogsReceiver, Server, ServerSettings, Stage, StopError, autosave_path, data_directory,
-    trust_message,
+    self, Control, LoadError, LogsReceiver, Server, ServerSettings, SiteAddress, Stage, StopError, autosave_path, data_directory, trust_message,
 };
 use causeway_modules::logs::{Level, reopen_all};
 use causeway_pipeline::BoundAddress;
@@ -258,7 +257,7 @@ fn settings(serving: &Serving, flags: &ServeFlags, logs: LogsReceiver) -> anyhow
 /// Passes the addresses of the server to `report`, and reports to `start` and to systemd that it serves.
 fn announce(serving: &Serving, server: &Server, workers: usize, report: fn(&str)) -> anyhow::Result<()> {
     log::flush();
-    report(&first_line(serving, server.places(), workers));
+    report(&first_line(serving, server.site_addresses(), workers));
     for (id, root) in server.authorities() {
         report(&trust_message(&id, &root));
     }
@@ -277,7 +276,7 @@ fn announce(serving: &Serving, server: &Server, workers: usize, report: fn(&str)
         // Only after the pid file exists and the server listens: `start` returns on this message.
         ping_back(address)?;
     }
-    service_manager::ready(&server.places());
+    service_manager::ready(&server.site_addresses());
     release_code();
     Ok(())
 }
@@ -434,8 +433,8 @@ fn explain(fault: &LoadError, serving: &Serving) -> anyhow::Error {
     anyhow!("{error}; choose another with --listen, as in `causeway {command} --listen :8081`")
 }
 
-fn first_line(serving: &Serving, places: Vec<(BoundAddress, bool)>, workers: usize) -> String {
-    let urls = urls(&places);
+fn first_line(serving: &Serving, site_addresses: Vec<SiteAddress>, workers: usize) -> String {
+    let urls = urls(&site_addresses);
     if serving.site == SiteKind::Welcome {
         return format!("Causeway serves the welcome site on {urls}; write a Caddyfile here to serve your own");
     }
@@ -443,8 +442,8 @@ fn first_line(serving: &Serving, places: Vec<(BoundAddress, bool)>, workers: usi
     format!("Causeway serves {} on {urls} with {threads}", serving.name)
 }
 
-fn urls(places: &[(BoundAddress, bool)]) -> String {
-    let urls: Vec<_> = places.iter().map(|(address, secure)| url(address, *secure)).collect();
+fn urls(site_addresses: &[SiteAddress]) -> String {
+    let urls: Vec<_> = site_addresses.iter().map(|site| url(&site.address, site.is_tls)).collect();
     if urls.is_empty() { "no address".to_owned() } else { urls.join(", ") }
 }
 

@@ -12,14 +12,14 @@ use causeway_config::caddyfile::{Directives, Order, RegisterError, Syntax, Warni
 use causeway_config::plan::AdminAddress;
 use causeway_modules::access_log;
 use causeway_modules::logs::Output;
-use causeway_pipeline::{BoundAddress, Build, BuildError, Handler, Matcher, Registry};
+use causeway_pipeline::{Build, BuildError, Handler, Matcher, Registry};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::certificates::data_directory;
 use super::{
-    BoundAddresses, Control, Environment, Force, LoadError, LoadOrigin, LoadRequest, Server, ServerSettings, Status,
+    Control, Environment, Force, LoadError, LoadOrigin, LoadRequest, Server, ServerSettings, SiteAddress, Status,
 };
 use crate::document::{AdaptedDocument, Document, DocumentError, Language, log_warnings};
 
@@ -230,12 +230,12 @@ impl Builder {
             }
         };
         // `run` takes the server, so the handle only has channels to it.
-        let (control, places) = (server.control(), server.watch_places());
+        let (control, site_addresses) = (server.control(), server.watch_site_addresses());
         let admin = server.admin_address().and_then(|address| address.socket_addr());
         let warnings = adapted.warnings;
         let environment = self.environment;
         let task = tokio::spawn(server.run());
-        Ok(RunningServer { control, places, admin, warnings, directives, environment, task })
+        Ok(RunningServer { control, site_addresses, admin, warnings, directives, environment, task })
     }
 
     /// Serves until `signal` completes, then drains in-flight exchanges. Returns earlier when the admin API stops the
@@ -279,7 +279,7 @@ fn adapt(
 /// exchanges finish first.
 pub struct RunningServer {
     control: Control,
-    places: watch::Receiver<BoundAddresses>,
+    site_addresses: watch::Receiver<Vec<SiteAddress>>,
     admin: Option<SocketAddr>,
     warnings: Vec<Warning>,
     directives: Arc<Directives>,
@@ -290,12 +290,12 @@ pub struct RunningServer {
 impl RunningServer {
     /// Returns the bound IP addresses of the current configuration's sites.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.places.borrow().iter().filter_map(|(address, _)| address.socket_addr()).collect()
+        self.site_addresses.borrow().iter().filter_map(|site| site.address.socket_addr()).collect()
     }
 
-    /// Returns the bound addresses, each with whether it serves TLS.
-    pub fn places(&self) -> Vec<(BoundAddress, bool)> {
-        self.places.borrow().clone()
+    /// Returns the bound addresses of the current configuration's sites.
+    pub fn site_addresses(&self) -> Vec<SiteAddress> {
+        self.site_addresses.borrow().clone()
     }
 
     /// Returns the admin API's IP address at the start of the server; a reload does not update it.

@@ -8,9 +8,10 @@ use causeway_certs::Certificate;
 use causeway_config::caddyfile::Directives;
 use causeway_config::plan::{self, AdminAddress, Loaded};
 use causeway_modules::logs::Logs;
-use causeway_pipeline::{BoundAddress, Registry};
+use causeway_pipeline::Registry;
 use serde_json::Value;
 
+use super::SiteAddress;
 use super::admins::{AdminListener, AdminListeners};
 use super::autosave::autosave_path;
 use super::certificates::Custody;
@@ -59,7 +60,7 @@ pub enum Stage<'s> {
     /// A load begins. [`Loaded`](Self::Loaded) or [`Refused`](Self::Refused) follows.
     Loading,
     /// A load has ended: the server serves this configuration at these addresses, each with whether it serves TLS.
-    Loaded(&'s [(BoundAddress, bool)]),
+    Loaded(&'s [SiteAddress]),
     /// A load has ended: the server keeps its configuration.
     Refused(&'s LoadError),
     /// The server begins to stop, which takes at most this time, and a moment for the last bytes.

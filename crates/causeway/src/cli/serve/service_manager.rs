@@ -5,9 +5,8 @@ use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use causeway::server::Stage;
+use causeway::server::{SiteAddress, Stage};
 use causeway_engine::WorkerLiveness;
-use causeway_pipeline::BoundAddress;
 use sd_notify::NotifyState;
 
 use super::urls;
@@ -22,8 +21,8 @@ const STOP_MARGIN: Duration = Duration::from_secs(10);
 const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Reports that the server has started.
-pub(super) fn ready(places: &[(BoundAddress, bool)]) {
-    let status = serving(places);
+pub(super) fn ready(site_addresses: &[SiteAddress]) {
+    let status = serving(site_addresses);
     send(&[NotifyState::Ready, NotifyState::Status(&status)]);
 }
 
@@ -35,7 +34,7 @@ pub(super) fn tell(stage: &Stage<'_>) {
             let Ok(now) = NotifyState::monotonic_usec_now() else { return };
             send(&[NotifyState::Reloading, now, NotifyState::Status("Loading a configuration")]);
         }
-        Stage::Loaded(places) => ready(places),
+        Stage::Loaded(addresses) => ready(addresses),
         Stage::Refused(fault) => {
             // A line break would begin another message.
             let status = format!("The last configuration was refused: {fault}").replace(char::is_control, " ");
@@ -84,8 +83,8 @@ pub(super) async fn watch(liveness: WorkerLiveness) {
     }
 }
 
-fn serving(places: &[(BoundAddress, bool)]) -> String {
-    format!("Serving {}", urls(places))
+fn serving(site_addresses: &[SiteAddress]) -> String {
+    format!("Serving {}", urls(site_addresses))
 }
 
 fn send(states: &[NotifyState<'_>]) {
