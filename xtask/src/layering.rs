@@ -211,7 +211,11 @@ fn violations(workspace: &Workspace) -> anyhow::Result<Vec<String>> {
     let mut violations = forbidden_dependencies(&members);
     for member in &members {
         if let Some(rules) = rules_of(&member.name) {
-            violations.extend(sources::violations(&member.directory.join("src"), rules.forbidden_names, &workspace.root)?);
+            violations.extend(sources::violations(
+                &member.directory.join("src"),
+                rules.forbidden_names,
+                &workspace.root,
+            )?);
         }
     }
     Ok(violations)

@@ -122,7 +122,8 @@ impl StatusCommand {
         let address = address(self.address.as_deref(), &Value::Null, &Registry::default())?;
         let endpoint = AdminEndpoint { read_timeout: Some(STATUS_TIMEOUT), ..AdminEndpoint::of(&address) };
         let response = endpoint.ask("GET /causeway/status", &[], b"")?;
-        response.error_for_status()
+        response
+            .error_for_status()
             .map_err(|words| anyhow!("the server on {address} does not report its status: {words}"))?;
         output::print(response.body.trim_end())
     }

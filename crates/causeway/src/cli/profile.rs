@@ -304,7 +304,8 @@ impl Profiles {
         let mut reports = Vec::new();
         for StartedProfile { endpoint, number, .. } in &self.0 {
             let response = endpoint.ask(&format!("GET /causal/report?number={number}"), &[], b"")?;
-            response.error_for_status()
+            response
+                .error_for_status()
                 .map_err(|words| anyhow!("the server on {} has no report: {words}", endpoint.name))?;
             let report = Report::from_json(&response.body);
             let mut report =

@@ -23,7 +23,8 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use causeway::document::{AdaptedDocument, Document};
 use causeway::server::{
-    self, Control, LoadError, LogsReceiver, Server, ServerSettings, SiteAddress, Stage, StopError, autosave_path, data_directory, trust_message,
+    self, Control, LoadError, LogsReceiver, Server, ServerSettings, SiteAddress, Stage, StopError, autosave_path,
+    data_directory, trust_message,
 };
 use causeway_modules::logs::{Level, reopen_all};
 use causeway_pipeline::BoundAddress;

@@ -70,7 +70,8 @@ impl AuthorityFlags {
         let config = client::configured(self.address.as_deref(), self.config, self.adapter)?;
         let address = client::address(self.address.as_deref(), &config, &Registry::default())?;
         let response = AdminEndpoint::of(&address).ask(&format!("GET /pki/ca/{}", self.ca), &[], b"")?;
-        response.error_for_status()
+        response
+            .error_for_status()
             .map_err(|words| anyhow!("the server on {address} has no authority '{}': {words}", self.ca))?;
         let response: Value = serde_json::from_str(&response.body).context("the server's response is not JSON")?;
         let text = response["root_certificate"].as_str().unwrap_or_default();
