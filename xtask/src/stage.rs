@@ -69,9 +69,10 @@ impl Stage {
         match status {
             Some(status) if status.success() => Ok(output),
             Some(status) => Err(StepError::Failed(format!("$ {shown}\n{output}({status})\n"))),
-            None => {
-                Err(StepError::Failed(format!("$ {shown}\n{output}(ended by us after {} s)\n", COMMAND_TIMEOUT.as_secs())))
-            }
+            None => Err(StepError::Failed(format!(
+                "$ {shown}\n{output}(ended by us after {} s)\n",
+                COMMAND_TIMEOUT.as_secs()
+            ))),
         }
     }
 

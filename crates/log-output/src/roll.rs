@@ -21,7 +21,8 @@ const ENDINGS: [&str; 2] = [".gz", ".zst"];
 /// Ending of a file that is being compressed.
 const UNFINISHED: &str = ".part";
 const MINUTE: Duration = Duration::from_secs(60);
-/// Minutes in which a time of day comes again, also on a day with 25 hours.
+/// Minutes in which each time of day comes: 2:30 of the day that has it before a change to summer time, in which it is missing, comes 47 hours
+/// later, and any time comes after at most 25 hours on the other days.
 const SEARCH_MINUTES: u32 = 49 * 60;
 
 /// When a file is rolled, and which rolled files are kept.

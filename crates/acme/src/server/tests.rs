@@ -821,7 +821,7 @@ async fn a_panic_of_a_signature_opens_the_order_again() {
     let answer = client.order(&["a.test"]);
     let (order, finalize) = (path(&field(&answer, "location").into()), path(&body(&answer)["finalize"]));
     let authorization = format!("{}-0", order.strip_prefix("/order/").unwrap());
-    locked(&setting.server.book).validated(&authorization, ChallengeKind::Http, Ok(SystemTime::now()));
+    locked(&setting.server.state).validated(&authorization, ChallengeKind::Http, Ok(SystemTime::now()));
     let request = request_for(&["a.test"]).1;
     refused(&client.post(&finalize, &request), 500, "serverInternal");
     assert_eq!(body(&client.post(&order, ""))["status"], "ready");

@@ -162,8 +162,6 @@ impl fmt::Display for RangeFetchError {
             Self::Exchange(error) => error.fmt(f),
             Self::Panicked(words) => f.write_str(words),
             Self::Status(status) => write!(f, "found the status {}, expected a list of networks", status.as_u16()),
-            Self::Insecure(target) => write!(f, "found a redirect to {}, expected HTTPS", target.escape_debug()),
-            Self::Redirects => write!(f, "found more than {REDIRECTS_MAX} redirects, expected a list of networks"),
             Self::NotUtf8 => f.write_str("found bytes that are not UTF-8, expected a list of networks"),
             Self::Line { number, start } => write!(
                 f,

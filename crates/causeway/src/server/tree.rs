@@ -126,12 +126,11 @@ fn set(root: &mut Value, verb: Verb, path: &str, value: Value, levels_max: usize
                 }
             }
             Value::Array(array) => {
-                let index = index(part, array.len(), &path_of(&parts, depth))?;
                 // An element of an array inside an array. Caddy changes nothing here and still reports success.
                 if last {
                     return element(array, verb, part, path, value);
                 }
-                let index = index(part, array.len(), &place(&parts, depth))?;
+                let index = index(part, array.len(), &path_of(&parts, depth))?;
                 &mut array[index]
             }
             _ => return Err(TreeError::Path(parts[..=depth].join("/"))),
