@@ -207,7 +207,7 @@ async fn complete(
     proven?;
     let key = make_key(wanted.key).await?;
     let request = request_params(wanted)?.serialize_request(&key)?;
-    retry_bad_nonce!(authority, &mut order, request.der()).await?;
+    finalize(authority, &mut order, request.der()).await?;
     let mut chain = download(issuer, authority, &mut order).await?;
     if let (Some(chains), Some(url)) = (&issuer.chains, order.state().certificate.clone()) {
         let preferred =
