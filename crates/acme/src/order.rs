@@ -224,12 +224,12 @@ async fn complete(
 /// Requests the certificate. After a fault, the order's status decides: the authority may have accepted a request whose response was lost, and
 /// refuses the next one.
 async fn finalize(authority: &AuthorityClient, order: &mut Order, request: &[u8]) -> Result<(), AcmeError> {
-    let error = match step!(order.finalize_csr(request)) {
+    let error = match retry_bad_nonce!(order.finalize_csr(request)) {
         Err(error) if authority.last_is_failure() || is_problem(&error, "orderNotReady") => error,
         accepted => return Ok(accepted?),
     };
     let retry_at = authority.retry_at();
-    match step!(order.refresh()) {
+    match retry_bad_nonce!(order.refresh()) {
         Ok(state) if matches!(state.status, OrderStatus::Processing | OrderStatus::Valid) => Ok(()),
         _ => Err(AcmeError::from(error).not_before(retry_at)),
     }
