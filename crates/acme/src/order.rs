@@ -438,7 +438,7 @@ async fn failure(order: &mut Order, mut other: OtherChallenge) -> AcmeError {
     let mut reasons = Vec::new();
     let mut is_challenge = false;
     // One that cannot be read has no reasons.
-    let _ = step!(fetched(order));
+    let _ = retry_bad_nonce!(fetched(order));
     let mut authorizations = order.authorizations();
     while let Some(Ok(authorization)) = authorizations.next().await {
         is_challenge |= authorization.status == AuthorizationStatus::Invalid;
@@ -448,7 +448,7 @@ async fn failure(order: &mut Order, mut other: OtherChallenge) -> AcmeError {
     if reasons.is_empty() {
         reasons.push("it gave no reason".to_owned());
     }
-    if retry_bad_nonce!is_challenge {
+    if is_challenge {
         other = OtherChallenge::CannotHelp;
     }
     AcmeError::Unverified(reasons.join("; "), other)
