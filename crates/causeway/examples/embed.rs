@@ -6,6 +6,7 @@ use causeway::caddyfile::{Dispenser, Error, Order, Syntax};
 use causeway::message::StatusCode;
 use causeway::pipeline::{Build, BuildError, Context, Handler, Response, Step, Template};
 use causeway::server::{RunningServer, ServerError};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Responds with a text in capitals, repeated `times` times.
@@ -22,12 +23,21 @@ impl Handler for Shout {
     }
 }
 
+/// The handler's JSON.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ShoutConfig {
+    text: String,
+    times: usize,
+}
+
 /// Builds the handler from its JSON when a configuration is loaded.
 fn make(json: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let times = json["times"].as_u64().filter(|times| (1..=9).contains(times));
-    let times = times.ok_or_else(|| build.refuse(json["times"].to_string(), "a number from 1 to 9"))?;
-    let text = build.template(json["text"].as_str().unwrap_or_default());
-    Ok(Box::new(Shout { text, times: times as usize }))
+    let ShoutConfig { text, times } = build.parse_module(json)?;
+    if !(1..=9).contains(&times) {
+        return build.at("times", |build| Err(build.refuse(times.to_string(), "a number from 1 to 9")));
+    }
+    Ok(Box::new(Shout { text: build.template(&text), times }))
 }
 
 /// Parses the directive into the handler's JSON: `shout [<matcher>] <text> { times <n> }`.

@@ -56,6 +56,24 @@ fn the_example() {
     });
 }
 
+// As for modules of the server: an error of a handler's JSON contains its place, and no key is ignored.
+#[test]
+fn errors_of_a_handlers_json() {
+    run(async {
+        let server = embed::start(&caddyfile()).await.unwrap();
+        for (handler, want) in [
+            (json!({ "handler": "shout", "text": "a", "tims": 1 }), "unknown field `tims`"),
+            (json!({ "handler": "shout", "text": "a" }), "missing field `times`"),
+            (json!({ "handler": "shout", "text": "a", "times": 10 }), "found '10', expected a number from 1 to 9"),
+        ] {
+            let site = json!({ "listen": ["127.0.0.1:0"], "routes": [{ "handle": [handler] }] });
+            let json = json!({ "apps": { "http": { "servers": { "a": site } } } });
+            let error = server.reload(json).await.unwrap_err().to_string();
+            assert!(error.contains("apps.http.servers.a.routes[0].handle[0]") && error.contains(want), "{error}");
+        }
+    });
+}
+
 // A mistake in a custom directive is reported with its position, like any other.
 #[test]
 fn errors_contain_their_position() {
@@ -201,7 +219,7 @@ fn a_directive_with_nested_directives() {
 #[test]
 fn the_admin_api_has_the_builders_address() {
     run(async {
-        let listen = ListenAddress { host: Some([127, 0, 0, 1].into()), port: 0 }.into();
+        let listen = ListenAddress { host: Some([127, 0, 0, 1].into()), port: 0, zone: 0 }.into();
         let address = AdminAddress { host: "127.0.0.1".to_owned(), listen };
         let caddyfile = ":0 {\n\tbind 127.0.0.1\n}\n";
         let server = Server::builder().caddyfile(caddyfile).admin(address).workers(1).start().await.unwrap();
