@@ -79,7 +79,7 @@ fn a_second_engine_on_the_port_is_refused() {
         let Err(StartError::Bind(error)) = second else { panic!("two engines on one port") };
         assert_eq!(error.error.kind(), ErrorKind::AddrInUse);
         let words = StartError::Bind(error).to_string();
-        assert_eq!(words, format!("listening on 127.0.0.1:{port}: the port is in use by another program"));
+        assert_eq!(words, format!("listening on 127.0.0.1:{port}: the port is in use already"));
         for _ in 0..8 {
             assert_eq!(first.client().get("/fixed").text(), "fixed", "the first engine still serves");
         }

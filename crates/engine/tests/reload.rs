@@ -240,7 +240,7 @@ fn a_port_in_use_leaves_the_server_unchanged() {
             setup.listen = vec![free, taken];
         });
         let words = in_use(result);
-        assert_eq!(words, format!("listening on {taken}: the port is in use by another program"), "round {round}");
+        assert_eq!(words, format!("listening on {taken}: the port is in use already"), "round {round}");
         assert_eq!(server.engine().addresses(), [address]);
         assert_eq!(server.engine().live_plans(), 1);
         assert_eq!(idle.get("/plan").text(), "test");

@@ -62,7 +62,7 @@ impl fmt::Display for LoadError {
             Self::Admin(address, StartError::Bind(bind)) => {
                 write!(f, "the admin API cannot listen on {address}: ")?;
                 match bind.error.kind() {
-                    std::io::ErrorKind::AddrInUse => f.write_str("the port is in use by another program")?,
+                    std::io::ErrorKind::AddrInUse => f.write_str("the port is in use already")?,
                     _ => bind.error.fmt(f)?,
                 }
                 f.write_str("; choose another with the global option `admin`, with `admin off`, or with CADDY_ADMIN")

@@ -59,7 +59,7 @@ fn a_load_that_fails_changes_nothing() {
     let (_directory, _server, site, admin) = start();
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let taken = taken.local_addr().unwrap();
-    let in_use = format!("listening on {taken}: the port is in use by another program");
+    let in_use = format!("listening on {taken}: the port is in use already");
     let mut elsewhere = config("new");
     elsewhere["apps"]["http"]["servers"]["t"] = json!({ "listen": [taken.to_string()] });
     let mut admin_elsewhere = config("new");
@@ -112,7 +112,7 @@ fn a_load_that_fails_changes_nothing() {
             "application/json",
             admin_elsewhere.to_string(),
             format!(
-                "{new}the admin API cannot listen on {taken}: the port is in use by another program; choose another with \
+                "{new}the admin API cannot listen on {taken}: the port is in use already; choose another with \
                  the global option `admin`, with `admin off`, or with CADDY_ADMIN"
             ),
         ),

@@ -78,7 +78,7 @@ fn start_reload_stop() {
     // A second `start` prints one error, and the first server continues.
     let (status, out, err) = it.run(&["start"]);
     let words = format!(
-        "Error: Caddyfile: the admin API cannot listen on 127.0.0.1:{}: the port is in use by another program; choose \
+        "Error: Caddyfile: the admin API cannot listen on 127.0.0.1:{}: the port is in use already; choose \
          another with the global option `admin`, with `admin off`, or with CADDY_ADMIN\n",
         it.admin
     );
@@ -99,7 +99,7 @@ fn start_reload_stop() {
     let (status, _, err) = it.run(&["reload"]);
     let want = format!(
         "Error: Caddyfile: the server on 127.0.0.1:{} refuses it: loading config: loading new config: listening on \
-         127.0.0.1:{port}: the port is in use by another program (HTTP 400)\n",
+         127.0.0.1:{port}: the port is in use already (HTTP 400)\n",
         it.admin
     );
     assert_eq!((status, err), (Some(1), want));

@@ -537,7 +537,7 @@ fn a_site_where_the_admin_api_is() {
 fn a_port_in_use() {
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let used = format!("listening on {address}: the port is in use by another program");
+    let used = format!("listening on {address}: the port is in use already");
     let directory = Directory::new();
     for command in ["run", "file-server", "respond"] {
         let hint = format!("; choose another with --listen, as in `causeway {command} --listen :8081`");

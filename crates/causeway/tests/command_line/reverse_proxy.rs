@@ -119,6 +119,6 @@ fn mistakes() {
     let server = directory.start(&["respond", "-l", "0.0.0.0:0"]);
     let from = format!(":{}", server.port());
     let error = String::from_utf8(directory.output(&["reverse-proxy", "-f", &from, "-t", "a"]).stderr).unwrap();
-    let want = "the port is in use by another program; choose another with --from, as in `causeway reverse-proxy --from :8081`\n";
+    let want = "the port is in use already; choose another with --from, as in `causeway reverse-proxy --from :8081`\n";
     assert!(error.ends_with(want), "{error}");
 }

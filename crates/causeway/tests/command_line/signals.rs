@@ -231,7 +231,7 @@ fn a_second_instance_is_refused() {
     let second = directory.output(&["respond", "--listen", &address, "second"]);
     let stderr = String::from_utf8(second.stderr).unwrap();
     let want = format!(
-        "Error: listening on {address}: the port is in use by another program; choose another with --listen, as in \
+        "Error: listening on {address}: the port is in use already; choose another with --listen, as in \
          `causeway respond --listen :8081`\n"
     );
     assert_eq!((second.status.code(), &*stderr), (Some(1), &*want));
@@ -248,7 +248,7 @@ fn a_failed_start_closes_all_listeners() {
     let directory = Directory::with(&[("Caddyfile", &caddyfile)]);
     let failed = directory.output(&["run"]);
     let want =
-        format!("Error: Caddyfile: listening on 127.0.0.1:{taken_port}: the port is in use by another program\n");
+        format!("Error: Caddyfile: listening on 127.0.0.1:{taken_port}: the port is in use already\n");
     assert_eq!((failed.status.code(), &*String::from_utf8(failed.stderr).unwrap()), (Some(1), &*want));
     TcpListener::bind((Ipv4Addr::LOCALHOST, free_port)).unwrap();
 }

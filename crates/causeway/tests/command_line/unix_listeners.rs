@@ -98,7 +98,7 @@ fn an_existing_file_at_the_path() {
     let second = directory.output(&["run"]);
     assert_eq!(second.status.code(), Some(1));
     let errors = String::from_utf8(second.stderr).unwrap();
-    let want = format!("listening on unix/{}: another process listens on this Unix socket", socket.text());
+    let want = format!("listening on unix/{}: a process listens on this Unix socket already", socket.text());
     assert!(errors.contains(&want), "{errors}");
     assert_eq!(curl(socket.text(), &["http://localhost/"]), "one");
     server.signal(Signal::KILL);

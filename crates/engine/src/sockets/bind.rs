@@ -26,7 +26,7 @@ impl fmt::Display for BindError {
         match self.error.kind() {
             // An error with a text of our own is more specific than its kind.
             _ if self.error.get_ref().is_some() => self.error.fmt(f),
-            io::ErrorKind::AddrInUse => f.write_str("the port is in use by another program"),
+            io::ErrorKind::AddrInUse => f.write_str("the port is in use already"),
             io::ErrorKind::PermissionDenied => {
                 f.write_str("no permission: a port below 1024 needs root, or CAP_NET_BIND_SERVICE")
             }
@@ -81,7 +81,7 @@ fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
 /// well: the kernel allows this among sockets that all have it.
 ///
 /// # Errors
-/// No candidate address can be bound, or the configuration has the address twice.
+/// No candidate address can be bound, or another listener of the plan has the address.
 pub(super) fn bind(address: ListenAddress, workers: usize, own: &Own) -> Result<Bound, BindError> {
     let fault = |error| BindError { socket: address.into(), error };
     let mut first = Err(io::Error::from(io::ErrorKind::AddrNotAvailable));

@@ -117,7 +117,7 @@ pub(super) fn set_mode(address: &UnixAddress) -> io::Result<()> {
 }
 
 fn in_use() -> io::Error {
-    io::Error::new(io::ErrorKind::AddrInUse, "another process listens on this Unix socket")
+    io::Error::new(io::ErrorKind::AddrInUse, "a process listens on this Unix socket already")
 }
 
 /// Explains the errors of `bind(2)` that an operator can mend.

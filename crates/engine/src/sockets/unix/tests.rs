@@ -66,7 +66,7 @@ fn a_stale_file_is_replaced() {
 #[test]
 fn existing_files_at_the_path() {
     let path = SocketPath::new();
-    let used = format!("listening on unix/{}: another process listens on this Unix socket", path.0);
+    let used = format!("listening on unix/{}: a process listens on this Unix socket already", path.0);
     let listener = UnixListener::bind(&path.0).unwrap();
     assert_eq!(error(&path.address(0o200)), used);
     // The probe is one connection in the other process's backlog.
@@ -96,7 +96,7 @@ fn an_abstract_name() {
     let name = format!("@causeway-unix-{}", std::process::id());
     let address = UnixAddress { path: name.as_str().into(), mode: 0o200 };
     let bound = bind(&address, 2, false).unwrap();
-    assert_eq!(error(&address), format!("listening on unix/{name}: another process listens on this Unix socket"));
+    assert_eq!(error(&address), format!("listening on unix/{name}: a process listens on this Unix socket already"));
     assert_eq!(address_of(&bound.sockets[1].local_addr().unwrap()), Some(bound.address.clone()));
     drop(bound);
     bind(&address, 1, false).unwrap();
