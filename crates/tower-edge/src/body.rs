@@ -67,7 +67,14 @@ impl fmt::Display for EdgeBodyError {
     }
 }
 
-impl std::error::Error for EdgeBodyError {}
+impl std::error::Error for EdgeBodyError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Body(error) => Some(error),
+            Self::WorkerEnded | Self::Trailers => None,
+        }
+    }
+}
 
 impl EdgeBody {
     /// Creates an empty body.

@@ -234,6 +234,10 @@ fn errors_reach_another_thread_after_the_frames() {
     let gone = EdgeBodyError::Body(BodyError::PeerGone);
     assert!(matches!(worker.poll_elsewhere(&mut body), Poll::Ready(Some(Err(error))) if error == gone));
     assert!(body.is_end_stream());
+    // A program finds the reason without reading the text.
+    let source = std::error::Error::source(&gone).and_then(|source| source.downcast_ref());
+    assert_eq!(source, Some(&BodyError::PeerGone));
+    assert!(std::error::Error::source(&EdgeBodyError::WorkerEnded).is_none());
 }
 
 #[test]
