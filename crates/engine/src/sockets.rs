@@ -3,12 +3,12 @@
 //! Sockets outlive plans: a listener that is also in the next plan keeps its sockets, including the kernel's backlog.
 //! - `bind`: from an address to sockets
 //! - `unix`: from a Unix socket's path to sockets
-//! - `inherit`: from an inherited socket to sockets
+//! - `open`: from a socket that is open already to sockets
 //! - `handover`: from the sockets of another process of this program to sockets
 
 mod bind;
 mod handover;
-mod inherit;
+mod open;
 mod unix;
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub use bind::{BindError, is_absent_address};
 use bind::{Own, bind};
 pub use handover::HandedSockets;
 use handover::claim;
-use inherit::inherit;
+use open::share;
 use unix::SocketFile;
 
 use crate::listener::{Change, ListenerKey};
@@ -98,13 +98,12 @@ impl BoundListeners {
                 continue;
             }
             let is_twice = || open.iter().any(|listener: &BoundListener| is_same(&listener.socket, &socket));
-            let claimed =
-                claim(&socket, handed).map(|sockets| handover::adopt(&socket, sockets, workers)).transpose()?;
+            let claimed = claim(&socket, handed);
             let bound = match &socket {
-                _ if let Some(bound) = claimed => bound,
+                ListeningSocket::Descriptor(descriptor) => share(*descriptor, claimed, workers, is_twice())?,
+                _ if let Some(sockets) = claimed => handover::adopt(&socket, sockets, workers)?,
                 ListeningSocket::Bound(address) => bind(*address, workers, &own)?,
                 ListeningSocket::Unix(address) => unix::bind(address, workers, is_twice())?,
-                ListeningSocket::Inherited(descriptor) => inherit(*descriptor, workers, is_twice())?,
             };
             let key = ListenerKey(keys_used);
             keys_used += 1;

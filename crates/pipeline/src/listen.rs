@@ -10,6 +10,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU64;
 use std::ops::RangeInclusive;
+use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -177,21 +178,22 @@ pub enum ListeningSocket {
     Bound(ListenAddress),
     /// The engine binds one Unix socket, which all workers share.
     Unix(UnixAddress),
-    /// The process has inherited a listening socket with this file descriptor, for example from systemd.
-    Inherited(u16),
+    /// A listening socket that is open under this file descriptor: the process has inherited it, for example from systemd, or its own code
+    /// hands it to the engine.
+    Descriptor(RawFd),
 }
 
 impl ListeningSocket {
-    /// Returns the IP address to bind; `None` for an inherited socket, which has its address already, and a Unix socket.
+    /// Returns the IP address to bind; `None` for an open socket, which has its address already, and a Unix socket.
     #[must_use]
     pub fn address(&self) -> Option<ListenAddress> {
         match self {
             Self::Bound(address) => Some(*address),
-            Self::Unix(_) | Self::Inherited(_) => None,
+            Self::Unix(_) | Self::Descriptor(_) => None,
         }
     }
 
-    /// Returns the configured TCP port; `None` for an inherited socket, whose port no configuration sets, and a Unix
+    /// Returns the configured TCP port; `None` for an open socket, whose port no configuration sets, and a Unix
     /// socket.
     #[must_use]
     pub fn port(&self) -> Option<u16> {
@@ -216,7 +218,7 @@ impl fmt::Display for ListeningSocket {
         match self {
             Self::Bound(address) => address.fmt(f),
             Self::Unix(address) => address.fmt(f),
-            Self::Inherited(descriptor) => write!(f, "fd/{descriptor}"),
+            Self::Descriptor(descriptor) => write!(f, "fd/{descriptor}"),
         }
     }
 }

@@ -4,13 +4,14 @@ use std::fmt;
 use std::future::{Future, IntoFuture, pending};
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs as _};
 use std::ops::RangeInclusive;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_engine::certificate::{self, CertificateDer, CertifiedKey};
-use causeway_engine::{BlockingSpec, Certificates, Engine, EngineSpec, StartError, is_absent_address};
+use causeway_engine::{BlockingSpec, Certificates, Engine, EngineSpec, HandedSockets, StartError, is_absent_address};
 use causeway_pipeline::build::ServerSpec;
 use causeway_pipeline::{
     Build, ClientAuthentication, ClientAuthenticationMode, Confusable, HeadLimits, Http2, ListenAddress, ListenerSpec,
@@ -37,8 +38,6 @@ impl Server {
     pub fn builder() -> Builder {
         Builder {
             listen: Vec::new(),
-            unix: Vec::new(),
-            inherited: Vec::new(),
             workers: None,
             grace: GRACE,
             timeouts: Timeouts::default(),
@@ -56,10 +55,7 @@ impl Server {
 /// The settings of a server.
 #[must_use = "nothing listens before `serve` or `start`"]
 pub struct Builder {
-    listen: Vec<String>,
-    /// Files of Unix sockets, with their permission bits.
-    unix: Vec<(PathBuf, u32)>,
-    inherited: Vec<u16>,
+    listen: Vec<Listen>,
     workers: Option<usize>,
     grace: Duration,
     timeouts: Timeouts,
@@ -71,6 +67,16 @@ pub struct Builder {
     client_certificates: Option<(Vec<u8>, ClientAuthenticationMode)>,
     proxy_protocol: Option<Arc<ProxyProtocol>>,
     connect_info: bool,
+}
+
+/// A socket to listen on.
+#[derive(Debug)]
+enum Listen {
+    Address(String),
+    /// The path of a Unix socket, and its permission bits.
+    Unix(PathBuf, u32),
+    Inherited(u16),
+    Open(OwnedFd),
 }
 
 enum CertificateSource {
@@ -152,21 +158,37 @@ impl Builder {
     /// Adds an address to listen on: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080`, or `:8080` for all addresses.
     /// Port 0 lets the system choose one. A name stands for those of its addresses that the machine has.
     pub fn listen(mut self, address: impl ToString) -> Self {
-        self.listen.push(address.to_string());
+        self.listen.push(Listen::Address(address.to_string()));
         self
     }
 
     /// Adds a Unix socket to listen on: the path of its file, which is created with these permission bits and removed at
     /// the end, or an abstract name after an `@`.
     pub fn listen_unix(mut self, path: impl AsRef<Path>, mode: u32) -> Self {
-        self.unix.push((path.as_ref().into(), mode));
+        self.listen.push(Listen::Unix(path.as_ref().into(), mode));
         self
     }
 
     /// Adds a listening socket that the process has inherited under this number, for example the first one of a systemd
     /// socket unit: 3.
     pub fn listen_inherited(mut self, descriptor: u16) -> Self {
-        self.inherited.push(descriptor);
+        self.listen.push(Listen::Inherited(descriptor));
+        self
+    }
+
+    /// Adds a listening socket that the program has opened: a [`TcpListener`] or a
+    /// [`UnixListener`](std::os::unix::net::UnixListener) of std, or another socket as [`OwnedFd`]; tokio's listeners have `into_std`. The
+    /// server sets it to non-blocking, also for its duplicates, closes it at the end, and leaves the file of a Unix socket.
+    ///
+    /// ```
+    /// # fn example(router: axum::Router) -> Result<(), Box<dyn std::error::Error>> {
+    /// let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    /// let running = tower_edge::Server::builder().listen_on(listener).start(router)?;
+    /// # Ok(()) }
+    /// # example(axum::Router::new()).unwrap();
+    /// ```
+    pub fn listen_on(mut self, listener: impl Into<OwnedFd>) -> Self {
+        self.listen.push(Listen::Open(listener.into()));
         self
     }
 
@@ -247,14 +269,21 @@ impl Builder {
     pub fn start<S: Servable>(self, service: S) -> Result<Running, ServeError> {
         self.check()?;
         let (plan, server) = plan(service, &json!({ "handler": "tower", "connect_info": self.connect_info }));
-        let mut sockets: Vec<_> =
-            self.inherited.iter().map(|descriptor| ListeningSocket::Inherited(*descriptor)).collect();
-        for (path, mode) in &self.unix {
-            let Some(text) = path.to_str() else { return Err(ServeError::Path { found: path.clone() }) };
-            sockets.push(UnixAddress { path: text.into(), mode: *mode }.into());
-        }
-        for found in &self.listen {
-            sockets.extend(addresses(found)?.into_iter().map(ListeningSocket::from));
+        let (mut sockets, mut handed) = (Vec::new(), Vec::new());
+        for listen in self.listen {
+            match listen {
+                Listen::Address(found) => sockets.extend(addresses(&found)?.into_iter().map(ListeningSocket::from)),
+                Listen::Unix(found, mode) => {
+                    let Some(text) = found.to_str() else { return Err(ServeError::Path { found }) };
+                    sockets.push(UnixAddress { path: text.into(), mode }.into());
+                }
+                Listen::Inherited(descriptor) => sockets.push(ListeningSocket::Descriptor(descriptor.into())),
+                Listen::Open(descriptor) => {
+                    let (own, socket) = HandedSockets::own(descriptor);
+                    handed.push(own);
+                    sockets.push(socket);
+                }
+            }
         }
         if sockets.is_empty() {
             return Err(ServeError::NoAddress);
@@ -284,14 +313,15 @@ impl Builder {
             Some(CertificateSource::Custom(source)) => Some(source),
             None => None,
         };
-        let engine = Engine::start(EngineSpec {
+        let spec = EngineSpec {
             workers: self.workers.unwrap_or_else(cores),
             listeners: listeners.collect(),
             plan,
             certificates,
             blocking: BlockingSpec::default(),
-        });
-        Ok(Running { engine: engine.map_err(ServeError::Start)?, grace: self.grace })
+        };
+        let engine = Engine::start_with(spec, handed).map_err(ServeError::Start)?;
+        Ok(Running { engine, grace: self.grace })
     }
 
     fn check(&self) -> Result<(), ServeError> {
@@ -398,8 +428,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Returns the bound IP addresses, with the ports that the system chose: those of inherited sockets, then the others in the order in
-    /// which they were added. A Unix socket has none.
+    /// Returns the bound IP addresses in the order in which they were added, with the ports that the system chose. A Unix socket has none.
     pub fn addresses(&self) -> &[SocketAddr] {
         self.engine.addresses()
     }
@@ -427,12 +456,8 @@ impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The key of a certificate stays out.
         let mut fields = f.debug_struct("Builder");
-        fields
-            .field("listen", &self.listen)
-            .field("unix", &self.unix)
-            .field("inherited", &self.inherited)
-            .field("workers", &self.workers);
-        fields.field("grace", &self.grace).finish_non_exhaustive()
+        fields.field("listen", &self.listen).field("workers", &self.workers).field("grace", &self.grace);
+        fields.finish_non_exhaustive()
     }
 }
 

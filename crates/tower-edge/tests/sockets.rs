@@ -1,12 +1,13 @@
-//! Sockets that are not an IP address: Unix sockets, inherited ones; and the PROXY protocol.
+//! Sockets that are not an IP address: Unix sockets, inherited ones, those that the program has opened; and the PROXY protocol.
 
 mod support;
 
 use std::ffi::OsStr;
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
 use axum::Router;
@@ -46,7 +47,7 @@ fn unix_socket() {
 
 #[test]
 fn inherited_socket() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     // As a service manager leaves it to the process that it starts.
     SockRef::from(&listener).set_cloexec(false).unwrap();
@@ -57,6 +58,47 @@ fn inherited_socket() {
     assert!(TestClient::connect(address).get("/").text().starts_with("127.0.0.1:"));
     let error = Server::builder().listen_inherited(9_999).start(router()).err().unwrap();
     assert!(error.to_string().starts_with("listening on fd/9999: the process has inherited no such"), "{error}");
+}
+
+// accept(2): duplicates of a socket share its queue, so that every worker accepts, and no connection is lost that arrived before the start.
+#[test]
+fn sockets_of_the_program() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let early = TcpStream::connect(address).unwrap();
+    let path = std::env::temp_dir().join(format!("tower-edge-own-{}", std::process::id()));
+    let unix = UnixListener::bind(&path).unwrap();
+    let descriptor = OwnedFd::from(TcpListener::bind("127.0.0.1:0").unwrap());
+    let other = SockRef::from(&descriptor).local_addr().unwrap().as_socket().unwrap();
+    let builder = Server::builder().listen_on(listener).listen_on(unix).listen("127.0.0.1:0").listen_on(descriptor);
+    let running = builder.workers(2).with_connect_info().start(router()).unwrap();
+    let [first, bound, last] = running.addresses() else { panic!("{running:?}") };
+    assert_eq!([*first, *last], [address, other]);
+    assert!(TestClient::with(early).get("/").text().starts_with("127.0.0.1:"));
+    for address in [address, *bound, other].repeat(3) {
+        assert!(TestClient::connect(address).get("/").text().starts_with("127.0.0.1:"));
+    }
+    assert_eq!(TestClient::with(UnixStream::connect(&path).unwrap()).get("/").text(), "no address");
+    support::block_on(running.shutdown());
+    TcpStream::connect(address).expect_err("the socket is closed");
+    assert!(path.exists(), "the program's own file");
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn sockets_on_which_no_server_can_listen() {
+    #[track_caller]
+    fn refused(socket: impl Into<OwnedFd>, want: &str) {
+        let error = Server::builder().listen_on(socket).start(router()).unwrap_err().to_string();
+        assert!(error.starts_with("listening on fd/"), "{error}");
+        assert!(error.ends_with(&format!(": found {want}, expected a TCP or Unix socket that listens")), "{error}");
+    }
+    refused(UdpSocket::bind("127.0.0.1:0").unwrap(), "a datagram socket");
+    refused(std::fs::File::open("/dev/null").unwrap(), "no socket");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    refused(TcpStream::connect(listener.local_addr().unwrap()).unwrap(), "a socket that does not listen");
+    SockRef::from(&listener).shutdown(std::net::Shutdown::Both).unwrap();
+    refused(listener, "a socket that does not listen");
 }
 
 #[test]

@@ -247,7 +247,7 @@ impl AdminEndpoint {
             ListeningSocket::Bound(listen) => listen,
             socket => {
                 let socket = match socket {
-                    ListeningSocket::Inherited(_) => AdminSocket::Inherited,
+                    ListeningSocket::Descriptor(_) => AdminSocket::Inherited,
                     ListeningSocket::Unix(address) => AdminSocket::Unix(address.clone()),
                     ListeningSocket::Bound(_) => unreachable!("the arm before"),
                 };

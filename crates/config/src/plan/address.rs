@@ -43,7 +43,7 @@ pub(super) fn read(text: &str, build: &mut Build<'_>) -> Result<Vec<ListeningSoc
     }
     let expected = "fd/N or fdgram/N, where N is the number of an inherited socket, such as fd/3";
     let descriptor = decimal(number).ok_or_else(|| build.refuse(&**text, expected))?;
-    Ok(if network == "fd" { vec![ListeningSocket::Inherited(descriptor)] } else { Vec::new() })
+    Ok(if network == "fd" { vec![ListeningSocket::Descriptor(descriptor.into())] } else { Vec::new() })
 }
 
 /// Splits an address into its network, in lower case and without blanks as in Caddy (`SplitNetworkAddress`), and the rest. The network is

@@ -34,7 +34,7 @@ impl Engine {
             }
         }
         // A child process has the inherited ones under their numbers.
-        let lent = self.sockets.configured().filter(|(_, socket)| !matches!(socket, ListeningSocket::Inherited(_)));
+        let lent = self.sockets.configured().filter(|(_, socket)| !matches!(socket, ListeningSocket::Descriptor(_)));
         Ok(lent
             .map(|(key, socket)| HandedSockets {
                 name: socket.to_string(),

@@ -4,7 +4,7 @@
 //! until it closes its descriptors. Each socket of a port has a backlog of its own (SO_REUSEPORT), so every one that is handed over
 //! is accepted from, also if this process has fewer workers.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 
 use causeway_pipeline::ListeningSocket;
 use socket2::Socket;
@@ -12,13 +12,23 @@ use socket2::Socket;
 use super::bind::{BindError, Bound, beside};
 use super::unix::address_of;
 
-/// The sockets of one listener, which another process of this program hands over.
+/// The sockets of one listener, which another process of this program hands over, or code of this process.
 #[derive(Debug)]
 pub struct HandedSockets {
     /// The listener's socket as configured, in the form of a configuration.
     pub name: String,
-    /// The sockets, which listen: one for each worker of the other process, or any number of duplicates of a Unix socket.
+    /// The sockets, which listen: one for each worker of the other process, or any number of duplicates of a Unix socket, or the one
+    /// of [`HandedSockets::own`].
     pub descriptors: Vec<OwnedFd>,
+}
+
+impl HandedSockets {
+    /// A listening socket that this process has opened, and the configuration of its listener. All workers share it. It does not block from
+    /// then on, and closes with the listener.
+    pub fn own(descriptor: OwnedFd) -> (Self, ListeningSocket) {
+        let socket = ListeningSocket::Descriptor(descriptor.as_raw_fd());
+        (Self { name: socket.to_string(), descriptors: vec![descriptor] }, socket)
+    }
 }
 
 /// Removes the sockets for a listener.

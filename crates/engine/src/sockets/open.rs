@@ -1,11 +1,11 @@
-//! From an inherited listening socket to sockets, one for each worker.
+//! From a listening socket that is open already to sockets, one for each worker.
 //!
-//! The program that started this process, such as systemd, has bound the socket. It may keep it open beyond the end of
-//! this process, so no connection is refused during a restart.
+//! The process has inherited the socket from the program that started it, such as systemd, which may keep it open beyond the end of
+//! this process: then no connection is refused during a restart. Or code of this process has opened the socket, and hands it over.
 
 use std::fs;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, RawFd};
 
 use causeway_pipeline::{BoundAddress, ListeningSocket};
 use socket2::{SockRef, Socket, Type};
@@ -17,18 +17,25 @@ use crate::transport::prepare_listener;
 /// `O_CLOEXEC` of Linux, as `/proc` shows it.
 const CLOSE_ON_EXEC: u32 = 0o2_000_000;
 
-/// Duplicates the inherited socket for each worker. All duplicates share one backlog: the kernel wakes every worker that
-/// waits, and one of them gets the connection. The original stays open, so a later plan can use it again.
+/// Duplicates the socket for each worker. All duplicates share one backlog: the kernel wakes every worker that
+/// waits, and one of them gets the connection. The original of an inherited one stays open, so a later plan can use it again; one in `own`
+/// belongs to the listener.
 ///
 /// # Errors
-/// The process has inherited no listening socket with this descriptor, or `is_twice`: another listener of the plan has
-/// it.
-pub(super) fn inherit(descriptor: u16, workers: usize, is_twice: bool) -> Result<Bound, BindError> {
-    let fault = |error| BindError { socket: ListeningSocket::Inherited(descriptor), error };
+/// It is no listening socket, or without `own` the process has inherited none with this descriptor, or `is_twice`: another listener of the
+/// plan has it.
+pub(super) fn share(
+    descriptor: RawFd,
+    own: Option<Vec<Socket>>,
+    workers: usize,
+    is_twice: bool,
+) -> Result<Bound, BindError> {
+    let fault = |error| BindError { socket: ListeningSocket::Descriptor(descriptor), error };
     if is_twice {
         return Err(fault(io::Error::new(io::ErrorKind::AddrInUse, TWICE)));
     }
-    let first = duplicate(descriptor).map_err(fault)?;
+    let own = own.and_then(|own| own.into_iter().next());
+    let first = own.map_or_else(|| duplicate(descriptor), Ok).map_err(fault)?;
     let address = check(&first).map_err(fault)?;
     if address.socket_addr().is_some() {
         prepare_listener(&first).map_err(fault)?;
@@ -65,7 +72,7 @@ fn check(socket: &Socket) -> io::Result<BoundAddress> {
 }
 
 /// Duplicates an inherited descriptor.
-fn duplicate(descriptor: u16) -> io::Result<Socket> {
+fn duplicate(descriptor: RawFd) -> io::Result<Socket> {
     if !is_inherited(descriptor) {
         let words =
             "the process has inherited no such file descriptor; a service manager numbers its sockets from 3 on";
@@ -74,13 +81,13 @@ fn duplicate(descriptor: u16) -> io::Result<Socket> {
     #[expect(unsafe_code, reason = "only a number denotes an inherited descriptor")]
     // SAFETY: the descriptor is open, as `is_inherited` has seen, and stays open: no value of this process owns an inherited
     // descriptor and could close it.
-    let inherited = unsafe { BorrowedFd::borrow_raw(descriptor.into()) };
+    let inherited = unsafe { BorrowedFd::borrow_raw(descriptor) };
     SockRef::from(&inherited).try_clone()
 }
 
 /// Returns whether the descriptor is open and was open at the start of the process. The process opens its own descriptors
 /// with close-on-exec, which no inherited descriptor has.
-fn is_inherited(descriptor: u16) -> bool {
+fn is_inherited(descriptor: RawFd) -> bool {
     let Ok(text) = fs::read_to_string(format!("/proc/self/fdinfo/{descriptor}")) else { return false };
     let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
@@ -99,9 +106,8 @@ mod tests {
     #[test]
     fn descriptors_that_are_not_inherited() {
         let own = TcpListener::bind("127.0.0.1:0").unwrap();
-        let number = u16::try_from(own.as_raw_fd()).unwrap();
-        for descriptor in [number, u16::MAX] {
-            let error = inherit(descriptor, 1, false).err().unwrap();
+        for descriptor in [own.as_raw_fd(), 65_535] {
+            let error = share(descriptor, None, 1, false).err().unwrap();
             let want = format!(
                 "listening on fd/{descriptor}: the process has inherited no such file descriptor; a service manager numbers \
                  its sockets from 3 on"
