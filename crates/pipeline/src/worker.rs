@@ -31,6 +31,9 @@ pub type LookupAnswer = Result<Vec<DnsRecord>, LookupError>;
 
 /// The worker that runs an exchange. Not `Send`: a handler uses only its own worker.
 pub trait Worker {
+    /// Returns the worker's number, from 0.
+    fn number(&self) -> usize;
+
     /// Returns the worker's clock. It is refreshed when the reactor wakes and after every 32 connection polls.
     fn now(&self) -> Instant;
 

@@ -208,6 +208,10 @@ impl FakeWorker {
 }
 
 impl Worker for FakeWorker {
+    fn number(&self) -> usize {
+        0
+    }
+
     fn shutdown_at(&self) -> Option<Instant> {
         self.shutdown_at.get()
     }

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::marker::PhantomData;
 use std::rc::Rc;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context as PollContext, Poll, Waker};
 
 use causeway_message::{Method, StatusCode};
@@ -27,8 +27,8 @@ const KEPT_MAPS_MAX: usize = 64;
 /// The services that the edge can serve: a tower service on requests with an [`EdgeBody`]. An axum `Router` is one,
 /// and a tonic `Routes`, and every type that implements [`Service`] for [`Request<EdgeBody>`](Request).
 ///
-/// Each worker has a clone of the service and runs its futures, which never leave the worker's thread and need not be
-/// [`Send`].
+/// Each worker has a service of its own and runs its futures, which never leave the worker's thread and need not be
+/// [`Send`]. The service need not be either, if each worker makes its own ([`handler_with`]).
 pub trait Servable:
     Service<
         Request<EdgeBody>,
@@ -36,7 +36,6 @@ pub trait Servable:
         Error: Into<Box<dyn std::error::Error + Send + Sync>>,
         Future: 'static,
     > + Clone
-    + Send
     + 'static
 {
     /// The body of its responses.
@@ -45,7 +44,7 @@ pub trait Servable:
 
 impl<S, B> Servable for S
 where
-    S: Service<Request<EdgeBody>, Response = http::Response<B>> + Clone + Send + 'static,
+    S: Service<Request<EdgeBody>, Response = http::Response<B>> + Clone + 'static,
     S::Error: Into<BoxError>,
     S::Future: 'static,
     B: http_body::Body + 'static,
@@ -85,13 +84,12 @@ pub(crate) struct EdgeState<S: Servable> {
 }
 
 impl<S: Servable> Edge<S> {
-    /// Creates the handler, and allots its per-worker state.
-    pub fn new(service: S, build: &mut Build<'_>) -> Self {
-        let service = Mutex::new(service);
+    /// Creates the handler, and allots its per-worker state. `make` makes the service of a worker, given the worker's number from 0, on the
+    /// worker's thread.
+    pub fn new(make: impl Fn(usize) -> S + Send + Sync + 'static, build: &mut Build<'_>) -> Self {
         let state = build.state(move |worker| {
             body::spawn_body_task(&**worker);
-            // A clone may panic. The lock's poison is ignored, because a clone does not change the original.
-            EdgeState::new(service.lock().unwrap_or_else(PoisonError::into_inner).clone())
+            EdgeState::new(make(worker.number()))
         });
         Self { state, facts: ConnectionFacts::Nothing, kind: PhantomData }
     }
@@ -105,14 +103,22 @@ impl<S: Servable> Edge<S> {
 }
 
 /// Registers a service as a handler module; see [`handler`].
-pub fn register<S: Servable>(registry: &mut Registry, name: impl Into<String>, service: S) {
+pub fn register<S: Servable + Send>(registry: &mut Registry, name: impl Into<String>, service: S) {
     registry.handler(name, handler(service));
 }
 
 /// Converts a service to a function that creates handlers, for [`Registry::handler`]. The handler's JSON is
 /// `{"handler": "NAME"}`; with `"connect_info": true` its requests have [`ConnectInfo`](crate::ConnectInfo).
-pub fn handler<S: Servable>(
+pub fn handler<S: Servable + Send>(
     service: S,
+) -> impl Fn(&Value, &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> + Send + Sync + 'static {
+    handler_with(cloning(service))
+}
+
+/// As [`handler`], with a service that each worker makes itself: `make` gets the number of the worker, from 0, and runs on its thread, in its
+/// runtime, before the worker accepts connections; for each handler of each configuration.
+pub fn handler_with<S: Servable>(
+    make: impl Fn(usize) -> S + Send + Sync + 'static,
 ) -> impl Fn(&Value, &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> + Send + Sync + 'static {
     #[derive(serde::Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -120,13 +126,20 @@ pub fn handler<S: Servable>(
         #[serde(default)]
         connect_info: bool,
     }
-    let service = Mutex::new(service);
+    let make = Arc::new(make);
     move |value, build| {
         let written: EdgeConfig = build.parse_module(value)?;
-        let service = service.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let edge = Edge::new(service, build);
+        let make = Arc::clone(&make);
+        let edge = Edge::new(move |worker| make(worker), build);
         Ok(Box::new(if written.connect_info { edge.with_connect_info() } else { edge }))
     }
+}
+
+/// Returns a function that gives each worker a clone of the service.
+pub(crate) fn cloning<S: Servable + Send>(service: S) -> impl Fn(usize) -> S + Send + Sync + 'static {
+    let service = Mutex::new(service);
+    // A clone may panic. The lock's poison is ignored, because a clone does not change the original.
+    move |_| service.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 impl<S: Servable> EdgeState<S> {

@@ -31,7 +31,7 @@ pub use causeway_pipeline::{
     BodyError, ClientAuthenticationMode, HeadLimits, Http2, Protocols, ProxyPolicy, ProxyProtocol, Timeouts,
     TransferLimit,
 };
-pub use edge::{Edge, Servable, handler, register};
+pub use edge::{Edge, Servable, handler, handler_with, register};
 pub use facts::{ConnectInfo, Tls};
 /// The networks of [`ProxyProtocol`].
 pub use ipnet::IpNet;

@@ -19,7 +19,7 @@ use causeway_pipeline::{
 };
 use serde_json::{Value, json};
 
-use crate::edge::{Servable, register};
+use crate::edge::{Servable, cloning, handler_with};
 
 /// The default grace period of requests in progress at shutdown.
 const GRACE: Duration = Duration::from_secs(10);
@@ -198,7 +198,7 @@ impl Builder {
         self
     }
 
-    /// Sets the number of worker threads, each with a clone of the service; one per core by default.
+    /// Sets the number of worker threads, each with a service of its own; one per core by default.
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
         self
@@ -266,9 +266,21 @@ impl Builder {
     ///
     /// # Errors
     /// If a setting is invalid or an address cannot be bound; no address is bound then.
-    pub fn start<S: Servable>(self, service: S) -> Result<Running, ServeError> {
+    pub fn start<S: Servable + Send>(self, service: S) -> Result<Running, ServeError> {
+        self.start_with(cloning(service))
+    }
+
+    /// As [`start`](Self::start), with a service that each worker makes itself, which need not be [`Send`]: `make` gets the number of
+    /// the worker, from 0, and runs on its thread, in its runtime.
+    ///
+    /// # Errors
+    /// As of `start`; also if `make` panics.
+    pub fn start_with<S: Servable>(
+        self,
+        make: impl Fn(usize) -> S + Send + Sync + 'static,
+    ) -> Result<Running, ServeError> {
         self.check()?;
-        let (plan, server) = plan(service, &json!({ "handler": "tower", "connect_info": self.connect_info }));
+        let (plan, server) = plan(make, &json!({ "handler": "tower", "connect_info": self.connect_info }));
         let (mut sockets, mut handed) = (Vec::new(), Vec::new());
         for listen in self.listen {
             match listen {
@@ -344,15 +356,28 @@ impl Builder {
 
     /// Returns a future that binds and serves while it is awaited: until the
     /// [signal](Serving::with_graceful_shutdown), or without one forever.
-    pub fn serve<S: Servable>(self, service: S) -> Serving<S> {
-        Serving { builder: self, service, signal: Box::pin(pending()) }
+    pub fn serve<S: Servable + Send>(self, service: S) -> Serving<S> {
+        self.serve_with(cloning(service))
+    }
+
+    /// As [`serve`](Self::serve), with a service that each worker makes itself, as [`start_with`](Self::start_with).
+    ///
+    /// ```no_run
+    /// # use axum::{Router, routing::get};
+    /// # async fn example() -> Result<(), tower_edge::ServeError> {
+    /// let make = |worker| Router::new().route("/", get(move || async move { format!("worker {worker}") }));
+    /// tower_edge::Server::builder().listen("127.0.0.1:8080").serve_with(make).await
+    /// # }
+    /// ```
+    pub fn serve_with<S: Servable>(self, make: impl Fn(usize) -> S + Send + Sync + 'static) -> Serving<S> {
+        Serving { builder: self, make: Box::new(make), signal: Box::pin(pending()) }
     }
 }
 
 /// Builds a plan with one route, whose handler is the service.
-fn plan<S: Servable>(service: S, handler: &Value) -> (Arc<Plan>, ServerId) {
+fn plan<S: Servable>(make: impl Fn(usize) -> S + Send + Sync + 'static, handler: &Value) -> (Arc<Plan>, ServerId) {
     let mut registry = Registry::default();
-    register(&mut registry, "tower", service);
+    registry.handler("tower", handler_with(make));
     let mut build = Build::new(&registry);
     let routes = json!([{ "handle": [handler] }]);
     // A service compares names exactly, and gRPC's metadata may have `_` and `.`.
@@ -448,7 +473,7 @@ impl Running {
 #[must_use = "nothing listens before this is awaited"]
 pub struct Serving<S> {
     builder: Builder,
-    service: S,
+    make: Box<dyn Fn(usize) -> S + Send + Sync>,
     signal: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
@@ -488,7 +513,7 @@ impl<S: Servable> IntoFuture for Serving<S> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let running = self.builder.start(self.service)?;
+            let running = self.builder.start_with(self.make)?;
             self.signal.await;
             running.shutdown().await;
             Ok(())

@@ -3,6 +3,7 @@
 mod support;
 
 use std::cell::Cell;
+use std::future::{IntoFuture as _, Ready, ready};
 use std::io::{self, Write as _};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -19,7 +20,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use support::{PATIENCE, TestClient, block_on, builder, client, start, until};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tower_edge::{EdgeBody, Timeouts, TransferLimit};
+use tower_edge::{EdgeBody, Server, Timeouts, TransferLimit};
 use tower_service::Service;
 
 type Answering = Pin<Box<dyn Future<Output = Result<Response<Full<Bytes>>, io::Error>>>>;
@@ -311,7 +312,7 @@ fn an_end_does_not_wait_for_blocking_work() {
 fn serving_ends_with_its_signal() {
     let (shut_down, signal) = tokio::sync::oneshot::channel::<()>();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let serving = tower_edge::Server::builder()
+    let serving = Server::builder()
         .listen(format!("127.0.0.1:{port}"))
         .workers(2)
         .serve(Router::new().route("/", get(async || "hello")))
@@ -430,4 +431,68 @@ fn limits_without_end() {
     }
     assert_eq!(client.answer().text(), "abcd");
     assert_eq!(client.get("/").status, 200);
+}
+
+/// Responds with the number of its worker and of the worker's requests so far. Neither `Send` nor `Sync`.
+#[derive(Clone)]
+struct Local {
+    worker: usize,
+    requests: Rc<Cell<usize>>,
+}
+
+impl Local {
+    fn new(worker: usize) -> Self {
+        let requests = Rc::new(Cell::new(0));
+        let at_work = Rc::clone(&requests);
+        // The worker's runtime is there already.
+        tokio::task::spawn_local(async move { at_work.update(|requests| requests + 100) });
+        Self { worker, requests }
+    }
+}
+
+impl Service<Request<EdgeBody>> for Local {
+    type Response = Response<Full<Bytes>>;
+    type Error = io::Error;
+    type Future = Ready<io::Result<Self::Response>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<EdgeBody>) -> Self::Future {
+        self.requests.update(|requests| requests + 1);
+        ready(Ok(text(format!("{} {}", self.worker, self.requests.get()))))
+    }
+}
+
+// Of two connections, the second goes to the worker without one; so each worker has one of them.
+#[test]
+fn a_service_of_each_worker() {
+    let running = Server::builder().listen("127.0.0.1:0").workers(2).start_with(Local::new).unwrap();
+    let mut clients = [client(&running), client(&running)];
+    let mut answers = Vec::new();
+    for client in &mut clients {
+        for _ in 0..2 {
+            answers.push(client.get("/").text().to_owned());
+        }
+        // A clone, with the worker's state.
+        client.send("GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: any\r\n\r\n");
+        answers.push(client.answer().text().to_owned());
+    }
+    answers.sort();
+    assert_eq!(answers, ["0 101", "0 102", "0 103", "1 101", "1 102", "1 103"]);
+}
+
+#[test]
+fn a_service_that_cannot_be_made() {
+    let make = |worker| -> Local { panic!("no service for worker {worker}") };
+    let error = builder().start_with(make).unwrap_err();
+    assert_eq!(error.to_string(), "preparing the workers: a module panicked while it created its state");
+}
+
+// The future of a server is `Send`, although its service is not.
+#[test]
+fn a_server_on_another_thread() {
+    let future = builder().serve_with(Local::new).with_graceful_shutdown(ready(())).into_future();
+    std::thread::spawn(|| block_on(future)).join().unwrap().unwrap();
 }

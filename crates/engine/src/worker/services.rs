@@ -26,6 +26,7 @@ use crate::upstream::UpstreamPool;
 pub(crate) struct Services {
     core: Rc<Core>,
     pools: WorkPools,
+    number: u32,
     /// The state of [`random`](Worker::random).
     random: Cell<u64>,
 }
@@ -35,7 +36,7 @@ impl Services {
         let since = clock::wall().duration_since(SystemTime::UNIX_EPOCH);
         let seed = since.map_or(1, |since| since.as_nanos() as u64);
         // Workers start at the same time; their numbers make their seeds differ.
-        Self { core, pools, random: Cell::new(seed ^ u64::from(number).rotate_right(8)) }
+        Self { core, pools, number, random: Cell::new(seed ^ u64::from(number).rotate_right(8)) }
     }
 
     /// Returns the state that the worker's connections share.
@@ -45,6 +46,10 @@ impl Services {
 }
 
 impl Worker for Services {
+    fn number(&self) -> usize {
+        self.number as usize
+    }
+
     fn now(&self) -> Instant {
         clock::now()
     }

@@ -22,7 +22,7 @@ pub(crate) fn builder() -> Builder {
 }
 
 #[track_caller]
-pub(crate) fn start(service: impl Servable) -> Running {
+pub(crate) fn start(service: impl Servable + Send) -> Running {
     builder().start(service).unwrap_or_else(|error| panic!("{error}"))
 }
 
