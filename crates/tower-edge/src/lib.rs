@@ -25,11 +25,11 @@ pub use body::{EdgeBody, EdgeBodyError};
 pub use causeway_engine::certificate::CertifiedKey;
 pub use causeway_engine::{
     BindError, Certificates, Engine, Observer, ObtainedCertificate, SessionTickets, SoughtCertificate, StartError,
-    TicketKeys, WorkerCounts, WorkerLiveness, WorkerView,
+    TicketKeys, TlsError, WorkerCounts, WorkerLiveness, WorkerView,
 };
 pub use causeway_pipeline::{
-    BodyError, ClientAuthenticationMode, HeadLimits, Http2, Protocols, ProxyPolicy, ProxyProtocol, Timeouts,
-    TransferLimit,
+    BodyError, ClientAuthentication, ClientAuthenticationMode, HeadLimits, Http2, Protocols, ProxyPolicy,
+    ProxyProtocol, ServerNameMatcher, Timeouts, TlsMatchers, TlsPolicy, TlsVersion, TransferLimit,
 };
 pub use edge::{Edge, Servable, handler, handler_with, register};
 pub use facts::{ConnectInfo, Tls};

@@ -45,6 +45,7 @@ impl Server {
             http2: Http2::default(),
             protocols: Protocols::default(),
             tls: None,
+            tls_policy: None,
             client_certificates: None,
             proxy_protocol: None,
             connect_info: false,
@@ -63,6 +64,7 @@ pub struct Builder {
     http2: Http2,
     protocols: Protocols,
     tls: Option<CertificateSource>,
+    tls_policy: Option<TlsPolicy>,
     /// The authorities in PEM.
     client_certificates: Option<(Vec<u8>, ClientAuthenticationMode)>,
     proxy_protocol: Option<Arc<ProxyProtocol>>,
@@ -119,7 +121,13 @@ pub enum ServeError {
         /// The cause.
         problem: String,
     },
-    /// The engine did not start. [`StartError::Bind`] has the system's error, for example that an address is in use.
+    /// A setting of TLS for a server without TLS.
+    NoTls {
+        /// The builder's method.
+        setting: &'static str,
+    },
+    /// The engine did not start. [`StartError::Bind`] has the system's error, for example that an address is in use, and [`StartError::Tls`]
+    /// the setting of a [`TlsPolicy`] that cannot be used.
     Start(StartError),
 }
 
@@ -139,6 +147,7 @@ impl fmt::Display for ServeError {
                 f.write_str("protocols: expected http1 or http2_clear for a server without TLS")
             }
             Self::Certificate { problem } => write!(f, "the certificates: {problem}"),
+            Self::NoTls { setting } => write!(f, "{setting}: found a server without TLS, expected tls or certificates"),
             Self::Start(error) => error.fmt(f),
         }
     }
@@ -248,7 +257,21 @@ impl Builder {
         self
     }
 
-    /// Requests certificates of clients over TLS, which `authorities`, in PEM, have issued. A service finds a client's
+    /// Sets the versions, cipher suites, key exchange groups and protocols (ALPN) of TLS, and the other settings of a policy. Without it,
+    /// these are the defaults of [`TlsPolicy`].
+    ///
+    /// ```
+    /// use tower_edge::{Server, TlsPolicy, TlsVersion};
+    ///
+    /// let policy = TlsPolicy { version_min: TlsVersion::Tls13, groups: vec!["x25519mlkem768".into()], ..TlsPolicy::default() };
+    /// let builder = Server::builder().tls_policy(policy);
+    /// ```
+    pub fn tls_policy(mut self, policy: TlsPolicy) -> Self {
+        self.tls_policy = Some(policy);
+        self
+    }
+
+    /// Requests certificates of clients over TLS, in place of the policy's [`client`](TlsPolicy::client), which `authorities`, in PEM, have issued. A service finds a client's
     /// in [`ConnectInfo`](crate::ConnectInfo).
     pub fn client_certificates(mut self, authorities: impl Into<Vec<u8>>, mode: ClientAuthenticationMode) -> Self {
         self.client_certificates = Some((authorities.into(), mode));
@@ -300,14 +323,11 @@ impl Builder {
         if sockets.is_empty() {
             return Err(ServeError::NoAddress);
         }
-        let client = self.client_certificates.map(|(authorities, mode)| clients(&authorities, mode)).transpose()?;
-        let tls = match (&self.tls, client) {
-            (None, None) => None,
-            (None, Some(_)) => {
-                return Err(ServeError::Certificate { problem: "certificates of clients require TLS".to_owned() });
-            }
-            (Some(_), client) => Some(TlsSpec { policies: vec![TlsPolicy { client, ..TlsPolicy::default() }] }),
-        };
+        let mut policy = self.tls_policy.unwrap_or_default();
+        if let Some((authorities, mode)) = self.client_certificates {
+            policy.client = Some(clients(&authorities, mode)?);
+        }
+        let tls = self.tls.is_some().then(|| TlsSpec { policies: vec![policy] });
         let listeners = sockets.into_iter().map(|socket| ListenerSpec {
             timeouts: self.timeouts,
             head: self.head,
@@ -342,6 +362,11 @@ impl Builder {
         }
         if let Some((name, found, range)) = self.http2.out_of_range() {
             return Err(setting(name, found.into(), &range));
+        }
+        let of_tls =
+            [("tls_policy", self.tls_policy.is_some()), ("client_certificates", self.client_certificates.is_some())];
+        if let Some((setting, _)) = of_tls.into_iter().find(|(_, is_set)| *is_set && self.tls.is_none()) {
+            return Err(ServeError::NoTls { setting });
         }
         let Protocols { http1, http2, http2_clear, http2_upgrade: _ } = self.protocols;
         let can_serve = if self.tls.is_some() { http1 || http2 } else { http1 || http2_clear };

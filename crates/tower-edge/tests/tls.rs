@@ -16,8 +16,9 @@ use support::{block_on, builder};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
-use tokio_rustls::rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
-use tower_edge::{Certificates, ClientAuthenticationMode, ConnectInfo, certified_key};
+use tokio_rustls::rustls::version::{TLS12, TLS13};
+use tokio_rustls::rustls::{ClientConfig, ConfigBuilder, NamedGroup, RootCertStore, WantsVerifier};
+use tower_edge::{Certificates, ClientAuthenticationMode, ConnectInfo, TlsPolicy, TlsVersion, certified_key};
 
 async fn facts(request: Request) -> String {
     let info = request.extensions().get::<ConnectInfo>().cloned().unwrap();
@@ -150,5 +151,60 @@ fn certificates_of_clients() {
     send_request(address, "localhost", presenting(&certificate_of("client.test"))).unwrap_err();
     let error = support::builder().client_certificates(client.cert.pem(), ClientAuthenticationMode::Request);
     let error = error.start(router()).err().unwrap();
-    assert_eq!(error.to_string(), "the certificates: certificates of clients require TLS");
+    let want = "client_certificates: found a server without TLS, expected tls or certificates";
+    assert_eq!(error.to_string(), want);
+}
+
+// Caddy's `protocols`, `ciphers`, `curves` and `alpn`: a handshake without a common value fails.
+#[test]
+fn policy() {
+    let made = certificate_of("localhost");
+    let builder = || builder().tls(made.cert.pem(), made.signing_key.serialize_pem()).with_connect_info();
+    let policy = TlsPolicy::default;
+    let suite = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384";
+    let client = |version, group, protocol: &str| {
+        let mut provider = default_provider();
+        provider.kx_groups.retain(|known| known.name() == group);
+        let config = ClientConfig::builder_with_provider(Arc::new(provider)).with_protocol_versions(&[version]);
+        let mut roots = RootCertStore::empty();
+        roots.add(made.cert.der().clone()).unwrap();
+        let mut config = config.unwrap().with_root_certificates(roots).with_no_client_auth();
+        config.alpn_protocols = vec![protocol.into()];
+        config
+    };
+    let settings = [
+        TlsPolicy { version_min: TlsVersion::Tls13, ..policy() },
+        TlsPolicy { version_max: TlsVersion::Tls12, cipher_suites: vec![suite.into()], ..policy() },
+        TlsPolicy { groups: vec!["secp384r1".into()], ..policy() },
+        TlsPolicy { alpn: vec!["http/1.1".into()], ..policy() },
+    ];
+    let clients = [
+        (&TLS12, NamedGroup::X25519, "http/1.1", [false, true, false, true]),
+        (&TLS13, NamedGroup::X25519, "http/1.1", [true, false, false, true]),
+        (&TLS13, NamedGroup::secp384r1, "http/1.1", [true, false, true, true]),
+        (&TLS13, NamedGroup::X25519, "h2", [true, false, false, false]),
+    ];
+    for (number, policy) in settings.into_iter().enumerate() {
+        let running = builder().tls_policy(policy).start(router()).unwrap();
+        for (version, group, protocol, succeeds) in clients {
+            let answer = send_request(running.addresses()[0], "localhost", client(version, group, protocol));
+            assert_eq!(
+                answer.is_ok(),
+                succeeds[number],
+                "policy {number}, {version:?} {group:?} {protocol}: {answer:?}"
+            );
+        }
+    }
+    #[track_caller]
+    fn refused(builder: tower_edge::Builder, want: &str) {
+        let error = builder.start(router()).unwrap_err().to_string();
+        assert!(error.starts_with(want), "{error}");
+    }
+    let wrong = TlsPolicy { cipher_suites: vec!["RC4".into()], ..policy() };
+    refused(
+        builder().tls_policy(wrong),
+        "listener 127.0.0.1:0, TLS policy 0: found 'RC4' for a cipher suite, expected one of TLS_AES_256",
+    );
+    let want = "tls_policy: found a server without TLS, expected tls or certificates";
+    refused(support::builder().tls_policy(policy()), want);
 }
