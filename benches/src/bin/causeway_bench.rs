@@ -33,7 +33,7 @@ fn main() {
     let routes = routes(file.as_deref().map(Path::new));
     let spec = ServerSpec::new("bench", &routes);
     let server = build.server(&spec).unwrap_or_else(|error| panic!("{error}"));
-    let listener = ListenerSpec::new(ListenAddress { host: Some([127, 0, 0, 1].into()), port }, server);
+    let listener = ListenerSpec::new(ListenAddress { host: Some([127, 0, 0, 1].into()), port, zone: 0 }, server);
     let engine = Engine::start(EngineSpec {
         workers: usize::from(workers),
         listeners: vec![listener],

@@ -36,7 +36,7 @@ fn main() {
     let answer = json!({ "handler": "static_response", "headers": fields, "body": body });
     let routes = json!([{ "handle": [{ "handler": "timed" }, answer] }]);
     let server = build.server(&ServerSpec::new("bench", &routes)).unwrap_or_else(|error| panic!("{error}"));
-    let mut listener = ListenerSpec::new(ListenAddress { host: Some([127, 0, 0, 1].into()), port }, server);
+    let mut listener = ListenerSpec::new(ListenAddress { host: Some([127, 0, 0, 1].into()), port, zone: 0 }, server);
     if keys.is_some() {
         listener.tls = Some(TlsSpec { policies: vec![TlsPolicy::default()] });
     }

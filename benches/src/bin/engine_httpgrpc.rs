@@ -77,7 +77,7 @@ fn main() {
     routes.push(json!({ "handle": [{ "handler": "static_response", "body": "taken" }] }));
     let routes = Value::Array(routes);
     let server = build.server(&ServerSpec::new("bench", &routes)).unwrap_or_else(|error| panic!("{error}"));
-    let listener = ListenerSpec::new(ListenAddress { host: Some([127, 0, 0, 1].into()), port }, server);
+    let listener = ListenerSpec::new(ListenAddress { host: Some([127, 0, 0, 1].into()), port, zone: 0 }, server);
     let engine = Engine::start(EngineSpec {
         workers: 1,
         listeners: vec![listener],

@@ -113,7 +113,7 @@ fn addresses() {
     for (host, reach) in cases {
         let server = TestServer::start(|setup| {
             setup.workers = 2;
-            setup.listen = vec![ListenAddress { host, port: 0 }];
+            setup.listen = vec![ListenAddress { host, port: 0, zone: 0 }];
         });
         let port = server.address().port();
         for ip in reach {

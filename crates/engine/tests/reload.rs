@@ -17,7 +17,7 @@ use support::{PATIENCE, TestClient, TestServer, bytes};
 
 /// Returns the address 127.0.0.`last`, with a port that the kernel chooses.
 fn host(last: u8) -> ListenAddress {
-    ListenAddress { host: Some(IpAddr::V4(Ipv4Addr::new(127, 0, 0, last))), port: 0 }
+    ListenAddress { host: Some(IpAddr::V4(Ipv4Addr::new(127, 0, 0, last))), port: 0, zone: 0 }
 }
 
 /// Sets up a plan whose server has this name and a different index.
@@ -298,7 +298,7 @@ fn an_abandoned_reload_leaves_one_complete_plan() {
 #[test]
 fn a_listener_may_reuse_the_port_of_a_removed_one() {
     for workers in [1, 2] {
-        let any = |port| ListenAddress { host: None, port };
+        let any = |port| ListenAddress { host: None, port, zone: 0 };
         let mut server = TestServer::start(|setup| (setup.workers, setup.listen) = (workers, vec![any(0)]));
         let port = server.address().port();
         let narrow = ListenAddress { port, ..loopback() };

@@ -65,7 +65,7 @@ impl Clients {
 #[test]
 fn two_hundred_reloads_under_load_fail_no_request() {
     let stable = loopback();
-    let passing = ListenAddress { host: Some([127, 0, 0, 2].into()), port: 0 };
+    let passing = ListenAddress { host: Some([127, 0, 0, 2].into()), port: 0, zone: 0 };
     let mut server = TestServer::start(|setup| {
         setup.workers = WORKERS;
         (setup.name, setup.states) = (NAMES[0], States::Ballast);

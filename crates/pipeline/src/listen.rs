@@ -7,7 +7,7 @@ mod proxy_protocol;
 mod tls;
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::num::NonZeroU64;
 use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
@@ -29,6 +29,8 @@ pub struct ListenAddress {
     pub host: Option<IpAddr>,
     /// TCP port; 0 lets the kernel choose one (for tests).
     pub port: u16,
+    /// The zone of a link-local IPv6 address (RFC 4007 §6) by the index of its interface; 0 for other addresses.
+    pub zone: u32,
 }
 
 impl ListenAddress {
@@ -42,14 +44,24 @@ impl ListenAddress {
             // The IPv4 wildcard is for systems without IPv6.
             None => [Some(any6), Some(any4)],
         };
-        hosts.into_iter().flatten().map(move |host| SocketAddr::new(host, self.port))
+        hosts.into_iter().flatten().map(move |host| match host {
+            IpAddr::V4(host) => SocketAddr::new(host.into(), self.port),
+            IpAddr::V6(host) => SocketAddrV6::new(host, self.port, 0, self.zone).into(),
+        })
+    }
+}
+
+impl From<SocketAddr> for ListenAddress {
+    fn from(address: SocketAddr) -> Self {
+        let zone = if let SocketAddr::V6(address) = address { address.scope_id() } else { 0 };
+        Self { host: Some(address.ip()), port: address.port(), zone }
     }
 }
 
 impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.host {
-            Some(host) => SocketAddr::new(host, self.port).fmt(f),
+        match self.host.and_then(|_| self.candidates().next()) {
+            Some(address) => address.fmt(f),
             None => write!(f, ":{}", self.port),
         }
     }

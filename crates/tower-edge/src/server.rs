@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::{Future, IntoFuture, pending};
-use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs as _};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _};
 use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -164,8 +164,8 @@ impl std::error::Error for ServeError {
 }
 
 impl Builder {
-    /// Adds an address to listen on: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080`, or `:8080` for all addresses.
-    /// Port 0 lets the system choose one. A name stands for those of its addresses that the machine has.
+    /// Adds an address to listen on: `127.0.0.1:8080`, `[::1]:8080`, `[fe80::1%eth0]:8080`, `localhost:8080`, or `:8080` for all
+    /// addresses. Port 0 lets the system choose one. A name stands for those of its addresses that the machine has.
     pub fn listen(mut self, address: impl ToString) -> Self {
         self.listen.push(Listen::Address(address.to_string()));
         self
@@ -413,12 +413,14 @@ fn plan<S: Servable>(make: impl Fn(usize) -> S + Send + Sync + 'static, handler:
 
 fn addresses(found: &str) -> Result<Vec<ListenAddress>, ServeError> {
     let wrong = || ServeError::Address { found: found.to_owned() };
-    // `to_socket_addrs` does not accept an address without a host.
-    if let Some(port) = found.strip_prefix(':') {
-        return Ok(vec![ListenAddress { host: None, port: port.parse().map_err(|_| wrong())? }]);
+    let (host, port) = found.rsplit_once(':').ok_or_else(wrong)?;
+    let port = port.parse().map_err(|_| wrong())?;
+    if host.is_empty() {
+        return Ok(vec![ListenAddress { host: None, port, zone: 0 }]);
     }
-    let known = |address: SocketAddr| ListenAddress { host: Some(address.ip()), port: address.port() };
-    let known: Vec<_> = found.to_socket_addrs().map_err(|_| wrong())?.map(known).collect();
+    // The resolver also reads the zone of an IPv6 address (RFC 4007 §11), if that is without brackets.
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let known: Vec<_> = (host, port).to_socket_addrs().map_err(|_| wrong())?.map(ListenAddress::from).collect();
     if known.is_empty() { Err(wrong()) } else { Ok(present(known)) }
 }
 
@@ -426,8 +428,8 @@ fn addresses(found: &str) -> Result<Vec<ListenAddress>, ServeError> {
 /// resolves to `::1` even on a system without IPv6.
 fn present(known: Vec<ListenAddress>) -> Vec<ListenAddress> {
     // On any free port: one that is in use is an error of its own.
-    let is_absent = |ip: IpAddr| TcpListener::bind((ip, 0)).is_err_and(|error| is_absent_address(&error));
-    let is_present = |address: &&ListenAddress| !address.host.is_some_and(is_absent);
+    let is_absent = |address: SocketAddr| TcpListener::bind(address).is_err_and(|error| is_absent_address(&error));
+    let is_present = |address: &&ListenAddress| !ListenAddress { port: 0, ..**address }.candidates().all(is_absent);
     let found: Vec<_> = known.iter().filter(is_present).copied().collect();
     if found.is_empty() { known } else { found }
 }

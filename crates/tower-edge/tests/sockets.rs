@@ -3,7 +3,7 @@
 mod support;
 
 use std::ffi::OsStr;
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv6Addr, SocketAddrV6, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -99,6 +99,28 @@ fn sockets_on_which_no_server_can_listen() {
     refused(TcpStream::connect(listener.local_addr().unwrap()).unwrap(), "a socket that does not listen");
     SockRef::from(&listener).shutdown(std::net::Shutdown::Both).unwrap();
     refused(listener, "a socket that does not listen");
+}
+
+// RFC 4007 §11: `<address>%<zone>`, where the zone is the name of an interface or its index. Each machine has `lo`, with the index 1.
+#[test]
+fn link_local_addresses() {
+    for zone in ["1", "lo"] {
+        let error = Server::builder().listen(format!("[fe80::dead%{zone}]:0")).start(router()).unwrap_err().to_string();
+        assert!(error.starts_with("listening on [fe80::dead%1]:0: "), "{error}");
+        // Without a zone, the system would refuse the argument.
+        assert!(!error.contains("Invalid argument"), "{error}");
+    }
+    // The kernel's list: address, index, length of the prefix, scope, flags, name; the indices in hexadecimal.
+    let interfaces = std::fs::read_to_string("/proc/net/if_inet6").unwrap_or_default();
+    let Some(line) = interfaces.lines().find(|line| line.starts_with("fe80")) else { return };
+    let words: Vec<_> = line.split_whitespace().collect();
+    let ip = Ipv6Addr::from(u128::from_str_radix(words[0], 16).unwrap());
+    let address = SocketAddrV6::new(ip, 0, 0, u32::from_str_radix(words[1], 16).unwrap());
+    for address in [address.to_string(), format!("[{ip}%{}]:0", words[5])] {
+        let running = Server::builder().listen(address).workers(2).with_connect_info().start(router()).unwrap();
+        let text = TestClient::connect(running.addresses()[0]).get("/").text().to_owned();
+        assert!(text.starts_with(&format!("[{ip}%")), "{text}");
+    }
 }
 
 #[test]

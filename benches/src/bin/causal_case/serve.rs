@@ -36,7 +36,7 @@ pub(crate) fn start(arguments: &[String]) -> bool {
     let server = build.server(&ServerSpec::new("bench", &routes)).unwrap_or_else(|error| panic!("{error}"));
     let engine = Engine::start(EngineSpec {
         workers: 1,
-        listeners: vec![ListenerSpec::new(ListenAddress { host: Some([127, 0, 0, 1].into()), port }, server)],
+        listeners: vec![ListenerSpec::new(ListenAddress { host: Some([127, 0, 0, 1].into()), port, zone: 0 }, server)],
         plan: Arc::new(build.finish()),
         blocking: BlockingSpec::default(),
         certificates: None,

@@ -37,7 +37,7 @@ fn start() -> Engine {
     let mut build = Build::new(&registry);
     let routes = json!([{ "handle": [{ "handler": "static_response", "body": answer::BODY }] }]);
     let spec = ServerSpec::new("bench", &routes);
-    let address = ListenAddress { host: Some([127, 0, 0, 1].into()), port: 0 };
+    let address = ListenAddress { host: Some([127, 0, 0, 1].into()), port: 0, zone: 0 };
     let listener = ListenerSpec::new(address, build.server(&spec).expect("a good plan"));
     let spec = EngineSpec {
         workers: 1,

@@ -262,12 +262,13 @@ impl AdminEndpoint {
             }
         };
         let port = listen.port;
-        let ip = listen.host.unwrap_or(Ipv4Addr::LOCALHOST.into());
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let socket = listen.host.and_then(|_| listen.candidates().next()).unwrap_or(any);
         // A server that listens on every address accepts any host. Its trusted origin is the configured listen address.
         let host = if address.host.is_empty() { format!("localhost:{port}") } else { address.to_string() };
         Self {
             name: address.to_string(),
-            socket: AdminSocket::Tcp(SocketAddr::new(ip, port)),
+            socket: AdminSocket::Tcp(socket),
             host,
             origin: Some(format!("http://{address}")),
             read_timeout: None,

@@ -24,7 +24,7 @@ pub(super) fn refuse_conflicts<'a>(
 /// Returns the configuration that denotes a bound socket.
 pub(super) fn as_configured(bound: &BoundAddress) -> ListeningSocket {
     match bound {
-        BoundAddress::Ip(bound) => ListenAddress { host: Some(bound.ip()), port: bound.port() }.into(),
+        BoundAddress::Ip(bound) => ListenAddress::from(*bound).into(),
         BoundAddress::Unix(path) => UnixAddress { path: path.clone(), mode: UnixAddress::MODE }.into(),
     }
 }
@@ -38,17 +38,17 @@ fn overlap(one: &ListeningSocket, other: &ListeningSocket) -> bool {
 }
 
 fn overlap_of_ports(one: ListenAddress, other: ListenAddress) -> bool {
-    one.port == other.port && one.port != 0 && (covers(one.host, other.host) || covers(other.host, one.host))
+    one.port == other.port && one.port != 0 && (covers(one, other) || covers(other, one))
 }
 
-/// Whether a listener on host `one` also receives connections to host `other`. IPv6's wildcard receives IPv4
+/// Whether a listener on the host of `one` also receives connections to that of `other`. IPv6's wildcard receives IPv4
 /// connections too.
-fn covers(one: Option<IpAddr>, other: Option<IpAddr>) -> bool {
-    match one {
+fn covers(one: ListenAddress, other: ListenAddress) -> bool {
+    match one.host {
         None => true,
         Some(IpAddr::V6(ip)) if ip.is_unspecified() => true,
-        Some(IpAddr::V4(ip)) if ip.is_unspecified() => other.is_none_or(|other| other.is_ipv4()),
-        Some(ip) => other == Some(ip),
+        Some(IpAddr::V4(ip)) if ip.is_unspecified() => other.host.is_none_or(|other| other.is_ipv4()),
+        Some(ip) => other.host == Some(ip) && other.zone == one.zone,
     }
 }
 
@@ -69,6 +69,9 @@ mod tests {
             ("0.0.0.0:1", "127.0.0.1:1", true),
             ("0.0.0.0:1", "[::1]:1", false),
             ("127.0.0.1:1", "127.0.0.2:1", false),
+            ("[fe80::1%1]:1", "[fe80::1%1]:1", true),
+            ("[fe80::1%1]:1", "[fe80::1%2]:1", false),
+            ("[fe80::1%1]:1", ":1", true),
             ("unix//a", "unix//a|0660", true),
             ("unix//a", "unix//b", false),
             ("fd/3", "fd/3", true),

@@ -1,6 +1,6 @@
 //! Caddy's network addresses: `[network/]host:port`, where the port may be a range, and `unix/path`.
 
-use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 
 use causeway_pipeline::{Build, BuildError, ListenAddress, ListeningSocket, UnixAddress};
 
@@ -108,8 +108,11 @@ fn ports(rest: &str, text: &str, build: &Build<'_>) -> Result<Vec<ListenAddress>
         return Err(bad());
     }
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    let host = if host.is_empty() { None } else { Some(resolve(host).ok_or_else(|| unknown(host, build))?) };
-    Ok((first..=last).map(|port| ListenAddress { host, port }).collect())
+    let address = match host {
+        "" => ListenAddress { host: None, port: first, zone: 0 },
+        _ => resolve(host).ok_or_else(|| unknown(host, build))?.into(),
+    };
+    Ok((first..=last).map(|port| ListenAddress { port, ..address }).collect())
 }
 
 /// Parses a number of decimal digits. As Go's `ParseUint`, and unlike `str::parse`, it permits no sign.
@@ -122,15 +125,15 @@ fn unknown(host: &str, build: &Build<'_>) -> BuildError {
 }
 
 /// Parses an IP address or resolves a name, in which case it returns the first IPv4 address or else the first of any
-/// kind, as Go does. Blocks on name resolution.
-fn resolve(host: &str) -> Option<IpAddr> {
+/// kind, as Go does; without a port. An IPv6 address may have its zone, as in `fe80::1%eth0`. Blocks on name resolution.
+fn resolve(host: &str) -> Option<SocketAddr> {
     if let Ok(address) = host.parse() {
-        return Some(address);
+        return Some(SocketAddr::new(address, 0));
     }
     // RFC 6761 §6.3: the name is the loopback address, also on a machine without /etc/hosts, such as a bare container.
     if host.eq_ignore_ascii_case("localhost") {
-        return Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        return Some((Ipv4Addr::LOCALHOST, 0).into());
     }
-    let addresses: Vec<IpAddr> = (host, 0).to_socket_addrs().ok()?.map(|address| address.ip()).collect();
+    let addresses: Vec<SocketAddr> = (host, 0).to_socket_addrs().ok()?.collect();
     addresses.iter().find(|address| address.is_ipv4()).or(addresses.first()).copied()
 }

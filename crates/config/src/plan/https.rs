@@ -82,7 +82,9 @@ impl HttpsServer<'_> {
     fn listens_on(&self, wanted: ListenAddress) -> bool {
         let takes = |address: &ListenAddress| {
             address.port == wanted.port
-                && (address.host == wanted.host || address.host.is_none() || wanted.host.is_none())
+                && (address.host.is_none()
+                    || wanted.host.is_none()
+                    || (address.host, address.zone) == (wanted.host, wanted.zone))
         };
         self.listen.iter().flatten().filter_map(|socket| socket.address()).any(|address| takes(&address))
     }

@@ -78,6 +78,8 @@ fn an_address_of_two_servers() {
         json!({ "listen": ["localhost:80", "127.0.0.1:80", "tcp4/:81", "tcp6/:81"] }),
         "127.0.0.1:80 :81",
     );
+    // RFC 4007 §11: the zone of a link-local address, by the name or the index of its interface.
+    check("zones", json!({ "listen": ["[fe80::1%lo]:80", "[fe80::1%1]:80-81"] }), "[fe80::1%1]:80 [fe80::1%1]:81");
 }
 
 // Caddy's documentation of network addresses: `unix/` before a path, with permission bits after a `|`; the default is 0200. The bits

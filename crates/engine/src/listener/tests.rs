@@ -58,7 +58,7 @@ impl ListenerFixture {
         let mut build = Build::new(&registry);
         let routes = json!([{"handle": [{"handler": "name"}]}]);
         let server = build.server(&ServerSpec::new(name, &routes)).unwrap();
-        let spec = ListenerSpec::new(ListenAddress { host: None, port: 0 }, server);
+        let spec = ListenerSpec::new(ListenAddress { host: None, port: 0, zone: 0 }, server);
         let sockets: Vec<_> = new.iter().map(|_| std::net::TcpListener::bind(ANY).unwrap()).collect();
         sockets.iter().for_each(|socket| socket.set_nonblocking(true).unwrap());
         let addresses = sockets.iter().map(|socket| socket.local_addr().unwrap()).collect();

@@ -130,7 +130,7 @@ mod tests {
         let registry = Registry::default();
         let mut build = Build::new(&registry);
         let server = build.server(&ServerSpec::new("test", &json!([]))).unwrap();
-        let address = ListenAddress { host: Some([127, 0, 0, 1].into()), port: 0 };
+        let address = ListenAddress { host: Some([127, 0, 0, 1].into()), port: 0, zone: 0 };
         let engine = Engine::start(EngineSpec {
             workers: 2,
             listeners: vec![ListenerSpec::new(address, server)],

@@ -124,7 +124,7 @@ pub(crate) struct TestServer {
 }
 
 pub(crate) fn loopback() -> ListenAddress {
-    ListenAddress { host: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)), port: 0 }
+    ListenAddress { host: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)), port: 0, zone: 0 }
 }
 
 impl TestServer {

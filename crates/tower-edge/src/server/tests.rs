@@ -40,7 +40,7 @@ fn errors_of_invalid_settings() {
 // RFC 6761 §6.3: `localhost` is 127.0.0.1 and ::1, but a machine may be without IPv6. 192.0.2.1 (RFC 5737) stands for such an address.
 #[test]
 fn addresses_that_the_machine_has_not() {
-    let [local, other] = ["127.0.0.1", "192.0.2.1"].map(|ip| ListenAddress { host: ip.parse().ok(), port: 0 });
+    let [local, other] = ["127.0.0.1", "192.0.2.1"].map(|ip| ListenAddress { host: ip.parse().ok(), port: 0, zone: 0 });
     assert_eq!(present(vec![other, local]), [local]);
     assert_eq!(present(vec![other]), [other]);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -92,18 +92,18 @@ impl Redirects {
     /// catch-all redirect is inserted, at the end, so that a site's own catch-all routes come first.
     pub(super) fn place(self, sites: &mut [HttpsServer<'_>], ports: Ports, any_managed: bool) -> Option<Remaining> {
         // Group by address: a server gets one route for the names of each TLS address, and one for its patterns.
-        let mut by_address: BTreeMap<(Option<IpAddr>, u16), Vec<String>> = BTreeMap::new();
+        let mut by_address: BTreeMap<(Option<IpAddr>, u32, u16), Vec<String>> = BTreeMap::new();
         for (name, addresses) in self.0 {
             for address in addresses {
-                by_address.entry((address.host, address.port)).or_default().push(name.clone());
+                by_address.entry((address.host, address.zone, address.port)).or_default().push(name.clone());
             }
         }
         // The names and ports of each server on the HTTP port, by its index in `sites`, and those of the additional server.
         let mut of_sites: BTreeMap<usize, Vec<(Vec<String>, u16)>> = BTreeMap::new();
         let mut left = Vec::new();
         let mut listen = Vec::new();
-        for ((host, port), names) in by_address {
-            let address = ListenAddress { host, port: ports.http };
+        for ((host, zone, port), names) in by_address {
+            let address = ListenAddress { host, port: ports.http, zone };
             let groups = match sites.iter().position(|site| site.listens_on(address)) {
                 Some(index) => of_sites.entry(index).or_default(),
                 None => {

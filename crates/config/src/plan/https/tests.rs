@@ -985,7 +985,7 @@ fn redirects_beside_names_of_tailscale() {
             name: "s",
             automatic: &automatic,
             routes,
-            listen: vec![vec![ListeningSocket::Bound(ListenAddress { host: None, port })]],
+            listen: vec![vec![ListeningSocket::Bound(ListenAddress { host: None, port, zone: 0 })]],
             policies: None,
             inserted: None,
             access_log: None,
@@ -1039,7 +1039,7 @@ fn redirects(http: &[ListenAddress], servers: &[(&[&str], ListenAddress)]) -> Ve
 // at different addresses too.
 #[test]
 fn redirects_of_exact_names_precede_others() {
-    let at = |host: Option<&str>, port| ListenAddress { host: host.map(|host| host.parse().unwrap()), port };
+    let at = |host: Option<&str>, port| ListenAddress { host: host.map(|host| host.parse().unwrap()), port, zone: 0 };
     let local = Some("127.0.0.1");
     for (servers, want) in [
         (&[(&["a.test"][..], at(local, 443)), (&[], at(None, 8443))][..], &["a.test", ":8443", ""][..]),

@@ -172,7 +172,7 @@ impl Bench {
         core.counters.connections.fetch_add(1, Ordering::Relaxed);
         let worker = core.worker();
         let generation = Generation::new(Arc::new(plan()), &worker, None);
-        let spec = ListenerSpec::new(ListenAddress { host: None, port: 0 }, ServerId::FIRST);
+        let spec = ListenerSpec::new(ListenAddress { host: None, port: 0, zone: 0 }, ServerId::FIRST);
         let listener = Listener::new(ListenerPlan::new(&spec, None, &generation), None);
         let wire = Rc::new(RefCell::new(Wire::default()));
         let nowhere = std::net::SocketAddr::from(([127, 0, 0, 1], 9));
