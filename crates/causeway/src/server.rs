@@ -10,6 +10,7 @@
 //! - `certificates`: the certificates of the current configuration, obtained and renewed
 //! - `renewals`: the tasks of those of public authorities; `issuance_plan`: one certificate from the first issuer that signs it;
 //!   `order_limits`: rate limits that orders have met; `issuers`: the issuers by the configuration
+//! - [`AutomaticCertificates`]: the same for a server of the embedding program
 //! - `on_demand`: certificates for which a handshake waits; `getters`: those of other servers, which handshakes query; `staples`: OCSP
 //!   responses
 //! - `tickets`: the keys of session tickets; `trust_endpoint`: authorities that other servers send
@@ -29,6 +30,7 @@
 //! configuration sets its address.
 
 mod admins;
+mod automatic;
 mod autosave;
 mod blocking;
 mod builder;
@@ -75,6 +77,7 @@ use causeway_pipeline::BoundAddress;
 use serde_json::{Value, json};
 use tokio::sync::{oneshot, watch};
 
+pub use automatic::AutomaticCertificates;
 pub use autosave::autosave_path;
 pub use builder::{Builder, Configuration, RefusedConfiguration, RunningServer, ServerError};
 pub use certificates::{AuthorityFacts, CertificateStatus, data_directory};

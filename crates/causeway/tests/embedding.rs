@@ -1,17 +1,23 @@
-//! A server embedded in another program: `examples/embed.rs` with real requests, and the other methods of the builder.
+//! A server embedded in another program: `examples/embed.rs` with real requests, and the other methods of the builder; and certificates for a
+//! server of another kind, `examples/tower_service.rs`.
 
 #[path = "../examples/embed.rs"]
 #[expect(dead_code, reason = "its main is for the example itself")]
 mod embed;
 
+#[path = "../examples/tower_service.rs"]
+#[expect(dead_code, reason = "its main is for the example itself")]
+mod tower_service;
+
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
 use std::time::Duration;
 
 use causeway::Server;
 use causeway::caddyfile::{Dispenser, Error, Order, RegisterError, Syntax, subroute_handler};
 use causeway::pipeline::{ListenAddress, async_handler};
-use causeway::server::{AdminAddress, LoadError, RunningServer, ServerError};
+use causeway::server::{AdminAddress, AutomaticCertificates, LoadError, RunningServer, ServerError};
 use causeway::{message, pipeline};
 use serde_json::{Value, json};
 
@@ -266,16 +272,54 @@ fn async_handlers_and_variables() {
     });
 }
 
-// All code in docs/embedding.md is part of the example.
+// All code in docs/embedding.md is part of the examples.
 #[test]
-fn the_guide_shows_the_example() {
+fn the_guide_shows_the_examples() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let read = |name: &str| std::fs::read_to_string(root.join(name)).unwrap();
-    let (guide, example) = (read("../../docs/embedding.md"), read("examples/embed.rs"));
+    let guide = read("../../docs/embedding.md");
+    let examples = [read("examples/embed.rs"), read("examples/tower_service.rs")];
     let blocks: Vec<_> = guide.split("```rust\n").skip(1).map(|block| block.split("```").next().unwrap()).collect();
-    assert_eq!(blocks.len(), 4);
+    assert_eq!(blocks.len(), 5);
     for block in blocks {
-        assert!(example.contains(block), "{block}");
+        assert!(examples.iter().any(|example| example.contains(block)), "{block}");
     }
     assert!(guide.contains(embed::CADDYFILE));
+}
+
+// RFC 5280 §6: the client trusts only the local authority, which has signed the certificate. Skipped without curl.
+#[test]
+fn certificates_for_a_tower_service() {
+    let directory = std::env::temp_dir().join(format!("causeway-automatic-{}", std::process::id()));
+    let router = axum::Router::new().route("/", axum::routing::get(async || "hello"));
+    run(async {
+        let server = tower_service::start("127.0.0.1:0", &["app.localhost"], &directory, router).await.unwrap();
+        let port = server.addresses()[0].port();
+        let trusted = ["--cacert", &format!("{}/pki/authorities/local/root.crt", directory.display())];
+        let curl = |name: &str| {
+            let route = format!("{name}:443:127.0.0.1:{port}");
+            let url = format!("https://{name}/");
+            Command::new("curl").args(["-s", "--connect-to", &route]).args(trusted).arg(url).output()
+        };
+        let Ok(answer) = curl("app.localhost") else { return };
+        assert_eq!(String::from_utf8(answer.stdout).unwrap(), "hello", "{}", answer.status);
+        assert!(!curl("other.localhost").unwrap().status.success(), "no certificate");
+        server.shutdown().await;
+    });
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+// As in a configuration: a mistake has its JSON path, and a key without a meaning is one.
+#[test]
+fn refused_settings_of_certificates() {
+    let directory = std::env::temp_dir();
+    run(async {
+        for (tls, want) in [
+            (json!({ "certificates": { "automat": ["a"] } }), "apps.tls.certificates.automat: unknown field `automat`"),
+            (json!({ "certificates": { "automate": ["*.example.com"] } }), "*.example.com"),
+        ] {
+            let error = AutomaticCertificates::start(tls, &directory).await.unwrap_err().to_string();
+            assert!(error.contains(want), "{error}");
+        }
+    });
 }

@@ -247,8 +247,7 @@ fn a_failed_start_closes_all_listeners() {
         format!("http://127.0.0.1:{free_port}, http://127.0.0.1:{taken_port} {{\n\tbind 127.0.0.1\n\trespond hi\n}}\n");
     let directory = Directory::with(&[("Caddyfile", &caddyfile)]);
     let failed = directory.output(&["run"]);
-    let want =
-        format!("Error: Caddyfile: listening on 127.0.0.1:{taken_port}: the port is in use already\n");
+    let want = format!("Error: Caddyfile: listening on 127.0.0.1:{taken_port}: the port is in use already\n");
     assert_eq!((failed.status.code(), &*String::from_utf8(failed.stderr).unwrap()), (Some(1), &*want));
     TcpListener::bind((Ipv4Addr::LOCALHOST, free_port)).unwrap();
 }
