@@ -448,7 +448,7 @@ async fn failure(order: &mut Order, mut other: OtherChallenge) -> AcmeError {
     if reasons.is_empty() {
         reasons.push("it gave no reason".to_owned());
     }
-    if is_challenge {
+    if !is_challenge {
         other = OtherChallenge::CannotHelp;
     }
     AcmeError::Unverified(reasons.join("; "), other)
