@@ -55,7 +55,7 @@ impl AutomaticCertificates {
             let config = json!({ "apps": { "tls": tls } });
             compile(config, &crate::registry(), &data, None)
         });
-        let compiled = compiled.await.unwrap_or(Err(LoadError::Broken))?;
+        let compiled = compiled.await.unwrap_or(Err(LoadError::Panicked))?;
         let storage = storage::open(&compiled.loaded.storage, &directory)?;
         let wanted = &compiled.loaded.certificates;
         let mut custody = Custody::open(wanted, compiled.certificates, storage, &directory, None).await?;
