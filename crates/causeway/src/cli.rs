@@ -28,6 +28,7 @@ mod output;
 mod pages;
 mod profile;
 mod quick;
+mod replace;
 mod serve;
 mod source;
 mod start;

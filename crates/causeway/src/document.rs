@@ -188,15 +188,19 @@ impl Document {
 
     /// Formats a JSON syntax error, with the position first, as editors expect it.
     fn not_json(&self, error: &serde_json::Error) -> DocumentError {
-        let (line, column) = (error.line(), error.column());
         let words = error.to_string();
-        let words = words.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&words);
+        let words =
+            words.strip_suffix(&format!(" at line {} column {}", error.line(), error.column())).unwrap_or(&words);
         // The options of a Caddyfile begin with a brace too.
         let inner = self.text.trim_start().strip_prefix('{').map(str::trim_start);
         let is_object = inner.is_some_and(|inner| inner.is_empty() || inner.starts_with(['"', '}']));
         let hint = if is_object { "" } else { "; is it a Caddyfile? --adapter caddyfile" };
-        // serde_json reports an unexpected end as column 0 of the line after the last.
-        DocumentError::Json(format!("{}:{line}:{}: {words}, expected JSON{hint}", self.name, column.max(1)))
+        // serde_json reports a mistake at the end of a line as column 0 of the next one.
+        let (line, column) = match (error.line(), error.column()) {
+            (line @ 2.., 0) => (line - 1, self.text.lines().nth(line - 2).map_or(1, |text| text.len().max(1))),
+            (line, column) => (line, column.max(1)),
+        };
+        DocumentError::Json(format!("{}:{line}:{column}: {words}, expected JSON{hint}", self.name))
     }
 
     /// The places of a word of the text, which may come from an environment variable.

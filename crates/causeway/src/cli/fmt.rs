@@ -9,6 +9,7 @@ use clap::Args;
 use similar::{ChangeTag, TextDiff};
 
 use super::output;
+use super::replace::{FileMode, replace_file};
 use super::source::CADDYFILE;
 
 #[derive(Args)]
@@ -49,7 +50,7 @@ impl Fmt {
             return output::print_as_is(&formatted);
         }
         if self.overwrite {
-            return std::fs::write(&path, formatted)
+            return replace_file(&path, formatted.as_bytes(), FileMode::Kept)
                 .with_context(|| format!("{name}: writing the formatted Caddyfile"));
         }
         output::print_as_is(&if self.diff { changes(text, &formatted) } else { formatted })?;

@@ -1,8 +1,7 @@
 //! `storage export` and `storage import`: everything in a storage as a tar archive, with keys as names.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
@@ -13,6 +12,7 @@ use clap::{Args, Subcommand};
 use tar::{Archive, Builder, EntryType, Header};
 
 use super::output;
+use super::replace::{FileMode, replace_file};
 use super::source::{self, ConfigFlags};
 
 /// The largest value that is imported: a thousand times a certificate.
@@ -57,29 +57,20 @@ impl Export {
     fn run(self) -> anyhow::Result<()> {
         let storage = storage(&self.config)?;
         let file_name = self.output.display();
-        let count = if self.output.as_os_str() == "-" {
-            pack(&*storage, io::stdout().lock()).context("standard output")?
+        let place = place(&*storage);
+        // In memory first: an earlier archive is replaced only by a whole one.
+        let mut archive = Vec::new();
+        let count = pack(&*storage, &mut archive)?;
+        if count == 0 {
+            // Most likely the wrong storage: a user's default one is another than the server's.
+            bail!("{place}: found no values, expected the storage of a server that has run");
+        }
+        if self.output.as_os_str() == "-" {
+            io::stdout().lock().write_all(&archive).context("standard output")?;
         } else {
             // It holds private keys.
-            let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&self.output);
-            let file = file.with_context(|| format!("--output: {file_name}"))?;
-            let found = file.metadata().with_context(|| format!("--output: {file_name}"))?;
-            // A pipe or a device keeps its rights, and cannot be synchronised.
-            if found.is_file() && found.permissions().mode() & 0o077 != 0 {
-                // It existed before: `mode` applies only to a new file.
-                let hidden = file.set_permissions(Permissions::from_mode(0o600));
-                hidden.with_context(|| format!("--output: {file_name}: its permission bits"))?;
-            }
-            let count = pack(&*storage, &file).with_context(|| format!("--output: {file_name}"))?;
-            if found.is_file() {
-                file.sync_all().with_context(|| format!("--output: {file_name}"))?;
-            }
-            count
-        };
-        let place = place(&*storage);
-        if count == 0 {
-            // Most likely the wrong storage: a user's default one is another than the server's. The archive is no backup.
-            bail!("{place}: found no values, expected the storage of a server that has run");
+            replace_file(&self.output, &archive, FileMode::Private)
+                .with_context(|| format!("--output: {file_name}"))?;
         }
         output::note(&format!("Exported {count} values from {place}"));
         Ok(())
