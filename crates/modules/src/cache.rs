@@ -726,8 +726,10 @@ impl Handler for Cache {
         let Self(rules) = self;
         let Some(fetch) = cx.take_local(rules.fetch) else { return Step::Fail(fault) };
         let now = cx.worker().now();
-        let pause = if is_outage(fault.status) { FAILURE_PAUSE } else { UNSTORABLE_PAUSE };
-        rules.pause_coalescing(&fetch, now + pause);
+        // A fault below 500 is mostly one of this client, such as a rate limit: it shows nothing about other requests.
+        if is_outage(fault.status) {
+            rules.pause_coalescing(&fetch, now + FAILURE_PAUSE);
+        }
         match fetch.stale {
             Some(stale) if is_outage(fault.status) && rules.may_replace_error(&stale, now) => {
                 cx.response_mut().copy_from(&fetch.base);

@@ -446,8 +446,7 @@ impl Disk {
         }
     }
 
-    /// Writes a file. One that is larger than the directory replaces its
-    /// predecessor too, by none.
+    /// Writes a file. One that is larger than the directory replaces its predecessor too, by none.
     fn write_file(&self, write: &PendingWrite) -> io::Result<()> {
         let PendingWrite { id, key, stored, now, wall } = write;
         let head = file::write(key, stored, *now, *wall);

@@ -226,7 +226,7 @@ impl KeyRules {
             out.extend_from_slice(query);
         }
         if !prefix.is_empty() {
-            // Handlers may remove it of some requests only, and no URI contains a zero byte.
+            // Handlers may remove it from some requests only, and no URI contains a zero byte.
             out.push(b'\0');
             out.extend_from_slice(prefix);
         }

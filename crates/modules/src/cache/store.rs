@@ -193,13 +193,7 @@ impl Store {
     ) -> Option<Vec<Arc<StoredResponse>>> {
         let mut scratch = Vec::new();
         self.insert(key, stored, epoch, |old, new| match old.vary.matches(request, &mut scratch) {
-            // Only one that was received meanwhile is newer: of two fetches in succession the second one counts, though
-            // times of generation are known to the second only.
-            true if old.freshness.received > new.freshness.received
-                && old.freshness.cmp_generated(&new.freshness).is_gt() =>
-            {
-                Replacement::Newer
-            }
+            true if old.freshness.is_newer_than(&new.freshness) => Replacement::Newer,
             true => Replacement::Replaced,
             false => Replacement::Other,
         })

@@ -61,6 +61,8 @@ pub(super) struct StoredFields {
 /// How long a response is fresh (RFC 9111 §4.2).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Freshness {
+    /// When the request was sent to the origin.
+    pub(super) requested: Instant,
     /// When the response was received, and its age then.
     pub(super) received: Instant,
     pub(super) initial_age: Duration,
@@ -79,6 +81,15 @@ impl Freshness {
     pub(super) fn cmp_generated(&self, other: &Self) -> Ordering {
         // As `received - initial_age`, which may be a time that the clock cannot show.
         (self.received + other.initial_age).cmp(&(other.received + self.initial_age))
+    }
+
+    /// Returns whether this stored response is newer than one that arrives after it. Of two fetches in succession the second one counts. Of two
+    /// at the same time the origin's `Date` decides, which has whole seconds, and then the order in which they began to arrive.
+    pub(super) fn is_newer_than(&self, arriving: &Self) -> bool {
+        const DATE_PRECISION: Duration = Duration::from_secs(1);
+        let (own, other) = (self.received + arriving.initial_age, arriving.received + self.initial_age);
+        arriving.requested < self.received
+            && (own >= other + DATE_PRECISION || own + DATE_PRECISION > other && self.received > arriving.received)
     }
 
     /// Returns how long the response has been stale; `None` while it is fresh.
@@ -216,7 +227,7 @@ pub(super) fn assess(
     {
         return None;
     }
-    let (_, received, wall) = times;
+    let (requested, received, wall) = times;
     let date = conditional::date(fields.get(names::DATE));
     let explicit = lifetime(fields, &directives, date.unwrap_or_else(|| since_1970(wall)));
     let lifetime = match explicit {
@@ -232,7 +243,7 @@ pub(super) fn assess(
     }
     let initial_age = initial_age(fields, times, age);
     let is_implied = explicit.is_none() && !directives.public;
-    Some((Freshness { received, initial_age, lifetime, is_implied }, directives))
+    Some((Freshness { requested, received, initial_age, lifetime, is_implied }, directives))
 }
 
 /// Returns the age of a response when it was received (RFC 9111 §4.2.3). The arguments are those of [`assess`].

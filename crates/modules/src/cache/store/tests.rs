@@ -18,6 +18,7 @@ pub(in crate::cache) fn stored(bytes: usize, vary: Vary, received: Instant) -> A
         body: Chunk::from(vec![0; bytes]),
         vary,
         freshness: Freshness {
+            requested: received,
             received,
             initial_age: Duration::ZERO,
             lifetime: Duration::from_secs(1),
@@ -27,6 +28,30 @@ pub(in crate::cache) fn stored(bytes: usize, vary: Vary, received: Instant) -> A
         modified: None,
         has_ranges: true,
     })
+}
+
+// RFC 9111 §4: the most recent response counts, as the origin's Date shows it.
+#[test]
+fn of_two_responses_the_newer_one_counts() {
+    let start = Instant::now();
+    // Milliseconds from the start.
+    let freshness = |requested, received, initial_age| Freshness {
+        requested: start + Duration::from_millis(requested),
+        received: start + Duration::from_millis(received),
+        initial_age: Duration::from_millis(initial_age),
+        lifetime: Duration::from_secs(1),
+        is_implied: false,
+    };
+    for (why, stored, arriving, want) in [
+        ("a fetch after it", freshness(0, 100, 0), freshness(200, 300, 0), false),
+        ("a fetch after it, of the same second", freshness(0, 100, 0), freshness(200, 300, 900), false),
+        ("a slow content, of the same second", freshness(200, 300, 300), freshness(0, 0, 0), true),
+        ("a slow content, of an earlier second", freshness(200, 1300, 0), freshness(0, 0, 0), true),
+        ("a slow head with an earlier Date", freshness(1200, 1300, 0), freshness(0, 3000, 3000), true),
+        ("a slow head with a later Date", freshness(100, 1300, 1300), freshness(0, 3000, 0), false),
+    ] {
+        assert_eq!(stored.is_newer_than(&arriving), want, "{why}");
+    }
 }
 
 fn put(store: &Store, key: &str, bytes: usize) {
