@@ -53,7 +53,11 @@ impl ListenAddress {
 
 impl From<SocketAddr> for ListenAddress {
     fn from(address: SocketAddr) -> Self {
-        let zone = if let SocketAddr::V6(address) = address { address.scope_id() } else { 0 };
+        // The kernel ignores the zone of other addresses, so two texts of one address must be equal.
+        let zone = match address {
+            SocketAddr::V6(address) if address.ip().is_unicast_link_local() => address.scope_id(),
+            _ => 0,
+        };
         Self { host: Some(address.ip()), port: address.port(), zone }
     }
 }
