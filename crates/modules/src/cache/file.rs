@@ -75,7 +75,8 @@ pub(super) fn read(file: Vec<u8>, now: Instant, wall: SystemTime) -> Option<Read
     let vary = Vary::from_parts(names, parts.bytes()?);
     // The time since the file was written is a part of the age. A clock that was set back gives none.
     let initial_age = age.checked_add(wall.duration_since(written).unwrap_or_default())?;
-    let freshness = Freshness { requested: now, received: now, initial_age, lifetime, is_implied };
+    let freshness =
+        Freshness { requested: now, received: now, initial_age, apparent_age: initial_age, lifetime, is_implied };
     let directives = ResponseDirectives::of(&whole);
     let mut stored = StoredResponse::new(status, StoredFields { base, whole }, vary, freshness, directives);
     // Without a copy: the content is a part of the file's bytes.
@@ -171,6 +172,7 @@ mod tests {
             requested: now,
             received: now,
             initial_age: Duration::from_secs(5),
+            apparent_age: Duration::from_secs(5),
             lifetime: Duration::from_secs(60),
             is_implied: true,
         };

@@ -66,6 +66,8 @@ pub(super) struct Freshness {
     /// When the response was received, and its age then.
     pub(super) received: Instant,
     pub(super) initial_age: Duration,
+    /// The time from the origin's `Date` to the reception, in whole seconds; without one as `initial_age`.
+    pub(super) apparent_age: Duration,
     pub(super) lifetime: Duration,
     /// The lifetime is the operator's default, not the origin's.
     pub(super) is_implied: bool,
@@ -87,7 +89,7 @@ impl Freshness {
     /// at the same time the origin's `Date` decides, which has whole seconds, and then the order in which they began to arrive.
     pub(super) fn is_newer_than(&self, arriving: &Self) -> bool {
         const DATE_PRECISION: Duration = Duration::from_secs(1);
-        let (own, other) = (self.received + arriving.initial_age, arriving.received + self.initial_age);
+        let (own, other) = (self.received + arriving.apparent_age, arriving.received + self.apparent_age);
         arriving.requested < self.received
             && (own >= other + DATE_PRECISION || own + DATE_PRECISION > other && self.received > arriving.received)
     }
@@ -243,7 +245,8 @@ pub(super) fn assess(
     }
     let initial_age = initial_age(fields, times, age);
     let is_implied = explicit.is_none() && !directives.public;
-    Some((Freshness { requested, received, initial_age, lifetime, is_implied }, directives))
+    let apparent_age = apparent_age(fields, wall).unwrap_or(initial_age);
+    Some((Freshness { requested, received, initial_age, apparent_age, lifetime, is_implied }, directives))
 }
 
 /// Returns the age of a response when it was received (RFC 9111 §4.2.3). The arguments are those of [`assess`].
@@ -252,9 +255,14 @@ pub(super) fn initial_age(
     (sent, received, wall): (Instant, Instant, SystemTime),
     age: Duration,
 ) -> Duration {
-    let apparent = conditional::date(fields.get(names::DATE)).map_or(0, |date| since_1970(wall).saturating_sub(date));
     let corrected = age + received.saturating_duration_since(sent);
-    corrected.max(Duration::from_secs(apparent))
+    corrected.max(apparent_age(fields, wall).unwrap_or_default())
+}
+
+/// Returns the time from the `Date` of a response to its reception (RFC 9111 §4.2.3).
+fn apparent_age(fields: &FieldMap, wall: SystemTime) -> Option<Duration> {
+    let date = conditional::date(fields.get(names::DATE))?;
+    Some(Duration::from_secs(since_1970(wall).saturating_sub(date)))
 }
 
 /// Returns the value of Age; zero without one, or with one that is not valid (RFC 9111 §5.1).

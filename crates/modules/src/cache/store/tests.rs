@@ -21,6 +21,7 @@ pub(in crate::cache) fn stored(bytes: usize, vary: Vary, received: Instant) -> A
             requested: received,
             received,
             initial_age: Duration::ZERO,
+            apparent_age: Duration::ZERO,
             lifetime: Duration::from_secs(1),
             is_implied: false,
         },
@@ -35,10 +36,11 @@ pub(in crate::cache) fn stored(bytes: usize, vary: Vary, received: Instant) -> A
 fn of_two_responses_the_newer_one_counts() {
     let start = Instant::now();
     // Milliseconds from the start.
-    let freshness = |requested, received, initial_age| Freshness {
+    let freshness = |requested, received, apparent_age| Freshness {
         requested: start + Duration::from_millis(requested),
         received: start + Duration::from_millis(received),
-        initial_age: Duration::from_millis(initial_age),
+        initial_age: Duration::from_millis(received - requested).max(Duration::from_millis(apparent_age)),
+        apparent_age: Duration::from_millis(apparent_age),
         lifetime: Duration::from_secs(1),
         is_implied: false,
     };
