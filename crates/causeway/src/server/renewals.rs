@@ -248,7 +248,7 @@ impl Task {
             // Boxed, as the orders below: a task sleeps for weeks, and would otherwise hold room for the state of a query or an order.
             let sleep = Box::pin(self.until_due(&mut advised)).await;
             if !sleep.is_zero() {
-                failures = 0;
+                (failures, elsewhere_since) = (0, None);
                 locked(attempts).remove(name);
                 // The sender lives as long as this task.
                 let _ = tokio::time::timeout(sleep.min(SLEEP_MAX), revoked.changed()).await;
