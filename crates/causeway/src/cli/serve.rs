@@ -169,7 +169,7 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
             // By the log, which waits for no reader of standard error: this process serves already, and cannot be stopped while it waits.
             report = |line| tracing::info!("{line}");
         }
-        announce(&serving, &server, workers, report)?;
+        announce(&serving, &server, workers, former.is_some(), report)?;
         // The tasks that are spawned from here on end with the runtime.
         tokio::spawn(service_manager::watch(server.liveness()));
         let control = server.control();
@@ -256,7 +256,13 @@ fn settings(serving: &Serving, flags: &ServeFlags, logs: LogsReceiver) -> anyhow
 }
 
 /// Passes the addresses of the server to `report`, and reports to `start` and to systemd that it serves.
-fn announce(serving: &Serving, server: &Server, workers: usize, report: fn(&str)) -> anyhow::Result<()> {
+fn announce(
+    serving: &Serving,
+    server: &Server,
+    workers: usize,
+    is_successor: bool,
+    report: fn(&str),
+) -> anyhow::Result<()> {
     log::flush();
     report(&first_line(serving, server.site_addresses(), workers));
     for (id, root) in server.authorities() {
@@ -271,7 +277,10 @@ fn announce(serving: &Serving, server: &Server, workers: usize, report: fn(&str)
     if serving.site == SiteKind::Respond {
         let addresses = server.addresses().iter();
         let lines: Vec<_> = addresses.map(|address| format!("Server address: {address}")).collect();
-        output::print(&lines.join("\n"))?;
+        // The former process has printed the same addresses.
+        if !is_successor {
+            output::print(&lines.join("\n"))?;
+        }
     }
     if let Some(address) = serving.pingback {
         // Only after the pid file exists and the server listens: `start` returns on this message.
