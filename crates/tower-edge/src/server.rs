@@ -271,7 +271,8 @@ impl Builder {
         self
     }
 
-    /// Requests certificates of clients over TLS, in place of the policy's [`client`](TlsPolicy::client), which `authorities`, in PEM, have issued. A service finds a client's
+    /// Requests certificates of clients over TLS that `authorities`, in PEM, have issued. It replaces the policy's
+    /// [`client`](TlsPolicy::client). A service finds a client's
     /// in [`ConnectInfo`](crate::ConnectInfo).
     pub fn client_certificates(mut self, authorities: impl Into<Vec<u8>>, mode: ClientAuthenticationMode) -> Self {
         self.client_certificates = Some((authorities.into(), mode));

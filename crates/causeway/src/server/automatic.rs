@@ -41,8 +41,9 @@ impl AutomaticCertificates {
     /// and `automation.policies` their issuers and challenges. They are stored in `directory`, for example [`data_directory`](super::data_directory).
     ///
     /// The local authority signs its names before this returns. A public authority signs a name after it has connected to port 443
-    /// of the name (TLS-ALPN-01), so the server must listen there; until then a handshake for the name fails. HTTP-01 is answered only by a
-    /// [`Server`](crate::Server) of the process.
+    /// of the name (TLS-ALPN-01), so the server must listen there: start it at once after this. Until then a handshake for the name fails.
+    /// HTTP-01 is answered only by a [`Server`](crate::Server) of the process; without one, policies with
+    /// `"challenges": {"http": {"disabled": true}}` save the authority a second try after a failed one.
     ///
     /// Requires a tokio runtime with I/O and time, which runs as long as the certificates are to be renewed.
     ///
@@ -56,6 +57,9 @@ impl AutomaticCertificates {
             compile(config, &crate::registry(), &data, None)
         });
         let compiled = compiled.await.unwrap_or(Err(LoadError::Panicked))?;
+        for note in &compiled.loaded.notes {
+            tracing::warn!("{note}");
+        }
         let storage = storage::open(&compiled.loaded.storage, &directory)?;
         let wanted = &compiled.loaded.certificates;
         let mut custody = Custody::open(wanted, compiled.certificates, storage, &directory, None).await?;
