@@ -27,7 +27,7 @@ const LOGGERS: &[(&str, &str)] = &[
     ("causeway::server::certificates", "tls"),
     ("causeway::server::getters", "tls"),
     ("causeway::server::on_demand", "tls"),
-    ("causeway::server::order", "tls.obtain"),
+    ("causeway::server::issuance_plan", "tls.obtain"),
     ("causeway::server::renewals", "tls.obtain"),
     ("causeway::server::staples", "tls"),
     ("causeway_acme", "tls.issuance.acme"),
