@@ -357,7 +357,10 @@ pub fn configured(shop: &Workshop, tool: &Tool, name: &str, file: &str, text: &s
     let command = [OsString::from(&tool.program), "run".into(), "--config".into(), file.into()];
     Ok(Launch {
         command: command.into_iter().chain(adapter.into_iter().flatten()).collect(),
-        environment: vec![("XDG_DATA_HOME".into(), directory.clone().into()), ("XDG_CONFIG_HOME".into(), directory.into())],
+        environment: vec![
+            ("XDG_DATA_HOME".into(), directory.clone().into()),
+            ("XDG_CONFIG_HOME".into(), directory.into()),
+        ],
         path: "/".to_owned(),
         ..Launch::default()
     })

@@ -62,7 +62,9 @@ impl Workshop {
     pub fn shown(&self, line: &str) -> String {
         let directories =
             [(&self.scratch, "SCRATCH"), (&self.tools, "TOOLS"), (&self.binaries, "BINARIES"), (&self.root, ".")];
-        directories.iter().fold(line.to_owned(), |line, (directory, name)| line.replace(&*directory.to_string_lossy(), name))
+        directories
+            .iter()
+            .fold(line.to_owned(), |line, (directory, name)| line.replace(&*directory.to_string_lossy(), name))
     }
 
     /// Returns a program of a Debian package, installing it if it is missing and that is permitted; otherwise the error

@@ -99,8 +99,12 @@ fn rewritten(shop: &Workshop) -> Result<PathBuf> {
     let go = shop.packaged("go", "golang-go")?;
     let directory = shop.bench.join("peers/go-http2/article");
     let sources = [directory.join("main.go"), directory.join("go.mod"), directory.join("go.sum")];
-    let said =
-        machine::output(Command::new(&go).current_dir(&directory).args(["mod", "download", "-json", "golang.org/x/net"]))?;
+    let said = machine::output(Command::new(&go).current_dir(&directory).args([
+        "mod",
+        "download",
+        "-json",
+        "golang.org/x/net",
+    ]))?;
     let module: serde_json::Value = serde_json::from_str(&said)?;
     let original = module["Dir"].as_str().context("go printed no directory of golang.org/x/net")?;
     let copy = shop.tools.join("x-net-one-writer");
