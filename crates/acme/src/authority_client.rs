@@ -22,7 +22,7 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// How often a request is sent that gets no response, or that of a server which does not work: as in Caddy.
 const TRIES_MAX: usize = 3;
 /// The longest pause between two of these tries. If `Retry-After` is longer, the request has failed.
-const TRY_PAUSE_MAX: Duration = Duration::from_secs(10);
+pub(crate) const TRY_PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// The HTTP client of one authority, with the facts in its last response. Clones share them.
 #[derive(Debug, Clone)]

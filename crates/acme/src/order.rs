@@ -16,7 +16,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::time::Instant;
 
-use crate::authority_client::AuthorityClient;
+use crate::authority_client::{AuthorityClient, TRY_PAUSE_MAX};
 use crate::bad_nonce::{is_problem, retry_bad_nonce};
 use crate::challenge::{OpenChallenge, Published, StoredChallenge};
 use crate::dns::DnsChallenge;
@@ -228,7 +228,12 @@ async fn finalize(authority: &AuthorityClient, order: &mut Order, request: &[u8]
         Err(error) if authority.last_is_failure() || is_problem(&error, "orderNotReady") => error,
         accepted => return Ok(accepted?),
     };
-    let retry_at = authority.retry_at();
+    let (retry_at, asked) = (authority.retry_at(), authority.asked());
+    // RFC 9110 §10.2.3: no further request before the time that the authority named.
+    if asked > TRY_PAUSE_MAX {
+        return Err(AcmeError::from(error).not_before(retry_at));
+    }
+    tokio::time::sleep(asked).await;
     match retry_bad_nonce!(order.refresh()) {
         Ok(state) if matches!(state.status, OrderStatus::Processing | OrderStatus::Valid) => Ok(()),
         _ => Err(AcmeError::from(error).not_before(retry_at)),

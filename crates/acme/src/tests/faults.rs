@@ -186,6 +186,13 @@ async fn a_certificate_that_is_requested_twice() {
     bench.authority.fail(&[(AcmeStage::Finalize, not_ready)]);
     let error = bench.obtain().await.unwrap_err().to_string();
     assert!(error.contains("it is processing"), "{error}");
+    // RFC 9110 §10.2.3: no request before the time of `Retry-After`.
+    let status_requests = bench.authority.count(AcmeStage::Order);
+    bench
+        .authority
+        .fail(&[(AcmeStage::Finalize, InjectedFault::Answer("503 Service Unavailable\r\nRetry-After: 3600", ""))]);
+    bench.obtain().await.unwrap_err();
+    assert_eq!(bench.authority.count(AcmeStage::Order), status_requests - 1);
 }
 
 // RFC 9773 §5: the order does not depend on the certificate that it replaces. Pebble responds to an unknown one with an
