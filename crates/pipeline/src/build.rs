@@ -50,8 +50,23 @@ pub type MatcherMaker = Box<dyn Fn(&Value, &mut Build<'_>) -> Result<Box<dyn Mat
 pub type ServerNameMatcherMaker =
     Box<dyn Fn(&Value, &mut Build<'_>) -> Result<Arc<dyn ServerNameMatcher>, BuildError> + Send + Sync>;
 
-/// Returns the value of an environment variable; `None` if it is not set.
-type Environment = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
+/// The variables of the environment.
+#[derive(Clone)]
+pub struct Environment(Arc<dyn Fn(&str) -> Option<String> + Send + Sync>);
+
+impl Environment {
+    /// Returns a variable's value; `None` if it is not set.
+    pub fn get(&self, name: &str) -> Option<String> {
+        (self.0)(name)
+    }
+}
+
+impl Default for Environment {
+    /// The environment of the process.
+    fn default() -> Self {
+        Self(Arc::new(|name| std::env::var(name).ok()))
+    }
+}
 
 /// The names that a configuration may use: handler modules, matcher modules, and environment variables.
 pub struct Registry {
@@ -72,7 +87,7 @@ impl Default for Registry {
             handlers: BTreeMap::new(),
             matchers: BTreeMap::new(),
             server_name_matchers: BTreeMap::new(),
-            environment: Box::new(|name| std::env::var(name).ok()),
+            environment: Environment::default(),
             metrics: Arc::default(),
             fetched: FetchedTable::default(),
             is_check: false,
@@ -81,9 +96,9 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// Sets the lookup of `{env.NAME}`, which happens at load.
+    /// Sets the lookup of `{env.NAME}`, which happens at load, and for texts that are written at run time, such as templates, with each one.
     pub fn set_environment(&mut self, look_up: impl Fn(&str) -> Option<String> + Send + Sync + 'static) {
-        self.environment = Box::new(look_up);
+        self.environment = Environment(Arc::new(look_up));
     }
 
     /// Lets the plans that are built with this registry only be checked: no file is created for them, so they must not be served.
@@ -273,6 +288,7 @@ impl<'r> Build<'r> {
             members.sort_unstable_by_key(|(_, id)| id.0);
             self.plan.families.push(members);
         }
+        self.plan.environment = self.registry.environment.clone();
         self.plan
     }
 
@@ -416,7 +432,7 @@ impl<'r> Build<'r> {
 
     /// Returns the value of an environment variable.
     pub fn environment(&self, name: &str) -> Option<String> {
-        (self.registry.environment)(name)
+        self.registry.environment.get(name)
     }
 
     /// Returns whether the plan is only checked, so that no file may be created for it.

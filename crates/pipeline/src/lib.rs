@@ -42,7 +42,7 @@ pub use async_handler::{Answer, Request, async_handler};
 pub use body::{
     Body, BodyError, BodyPart, BodyReader, BodyStream, FileSlice, FileVersion, Frame, IncomingBody, OpenFile, Tunnel,
 };
-pub use build::{Build, BuildError, Registry};
+pub use build::{Build, BuildError, Environment, Registry};
 pub use context::{AlternativeName, Arrival, Client, ClientCertificate, Context, Failure, Scheme, Spare, TlsFacts};
 pub use handler::{Fault, FaultId, Handler, Matched, Matcher, PathReach, Reach, Reason, Response, Step, Stop};
 pub use listen::{

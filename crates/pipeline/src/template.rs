@@ -236,7 +236,7 @@ impl Context {
         if let Some(variable) = name.strip_prefix(VARIABLES) {
             return PlaceholderId::render_unset(variable, self, out);
         }
-        load_time::text_at_run_time(name).is_some_and(|text| {
+        load_time::text_at_run_time(name, generation.plan().environment()).is_some_and(|text| {
             out.extend_from_slice(text.as_bytes());
             true
         })

@@ -272,12 +272,12 @@ fn http_error(shared: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Res
     Err(format!("HTTP {}", status.as_u16()).into())
 }
 
-fn env(_: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
+fn env(shared: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
     let variable = string_of(&arguments[0]);
     // The standard library demands a name that can be one.
     let is_name = !variable.is_empty() && !variable.contains(['=', '\0']);
-    let value = if is_name { std::env::var_os(variable) } else { None };
-    Ok(value.unwrap_or_default().into_encoded_bytes().into())
+    let value = if is_name { shared.snapshot.environment.get(&variable) } else { None };
+    Ok(Value::from(&*value.unwrap_or_default()))
 }
 
 fn placeholder(shared: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {

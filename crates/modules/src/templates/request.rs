@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use causeway_message::{FieldMap, Head, Version, path};
-use causeway_pipeline::{Client, Context};
+use causeway_pipeline::{Client, Context, Environment};
 use jiff::Timestamp;
 
 use super::DotFields;
@@ -26,6 +26,7 @@ pub(super) struct Snapshot {
     pub(super) response: Vec<(String, Vec<u8>)>,
     /// Further fields of the dot.
     pub(super) dot: Option<Arc<dyn DotFields>>,
+    pub(super) environment: Environment,
     /// The current time and the random values of all executions.
     pub(super) now: Timestamp,
     pub(super) seed: Arc<RandomSeed>,
@@ -77,6 +78,7 @@ impl Snapshot {
             tls,
             response: fields(cx.response().fields()),
             dot,
+            environment: cx.generation().plan().environment().clone(),
             now: Timestamp::try_from(cx.worker().wall()).unwrap_or_default(),
             seed: Arc::default(),
         }

@@ -58,6 +58,19 @@ fn check(kit: &mut Kit, template: &str, want: &str) -> TestResponse {
     response
 }
 
+// Caddy: the functions and placeholders of the environment include the variables of `--envfile`.
+#[test]
+fn the_environment_of_the_configuration() {
+    let mut registry = registry();
+    registry.set_environment(|name| (name == "COLOUR").then(|| "blue".to_owned()));
+    let respond = json!({
+        "handler": "static_response", "body": "{http.request.header.T}", "headers": { "Content-Type": ["text/html"] },
+    });
+    let routes = json!([{ "handle": [{ "handler": "templates" }, respond] }]);
+    let mut kit = Kit::with_errors(&registry, &routes, &json!([]));
+    check(&mut kit, "{{env \"COLOUR\"}} {{placeholder \"env.COLOUR\"}} {{env \"PATH\"}}", "blue blue ");
+}
+
 // Caddy: the request's body is read when a template uses its placeholder.
 #[test]
 fn the_body_of_a_request() {

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use super::{HandlerSpans, Index};
+use crate::build::Environment;
 use crate::context::{ComputedId, Context, ValueKind, VarId};
 use crate::handler::{Handler, Matcher};
 use crate::metrics::{MeteredPlan, RouteSeries};
@@ -107,6 +108,8 @@ pub struct Plan {
     pub(crate) kept_states: BTreeMap<(TypeId, String), usize>,
     pub(crate) computed: Vec<Computed>,
     pub(crate) families: Vec<Vec<(Box<str>, VarId)>>,
+    /// For placeholders whose names are known only at run time.
+    pub(crate) environment: Environment,
     /// `None`: no request is counted.
     pub(crate) metered: Option<MeteredPlan>,
     /// Set when a worker gets the next plan.
@@ -117,6 +120,11 @@ impl Plan {
     /// Records that the next plan is in use. Only the first call counts, so all workers agree on the time.
     pub fn set_replaced(&self, now: Instant) {
         self.replaced_at.get_or_init(|| now);
+    }
+
+    /// Returns the environment, for texts that are written at run time.
+    pub fn environment(&self) -> &Environment {
+        &self.environment
     }
 
     /// Returns when the next plan came into use; `None` while this one gets new requests.

@@ -5,7 +5,7 @@
 
 use std::io::Read as _;
 
-use crate::build::Build;
+use crate::build::{Build, Environment};
 
 /// The longest text of `{file.PATH}`, in bytes; the rest of a longer file is cut off.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -21,10 +21,10 @@ pub(super) fn text(name: &str, build: &Build<'_>) -> Option<String> {
 }
 
 /// Returns the text of a placeholder that is not one of files, for a name that is known only at run time.
-pub(super) fn text_at_run_time(name: &str) -> Option<String> {
+pub(super) fn text_at_run_time(name: &str, environment: &Environment) -> Option<String> {
     match name.strip_prefix("env.") {
         Some(variable) if variable.is_empty() || variable.contains(['=', '\0']) => None,
-        Some(variable) => Some(std::env::var_os(variable).unwrap_or_default().to_string_lossy().into_owned()),
+        Some(variable) => Some(environment.get(variable).unwrap_or_default()),
         None => system(name),
     }
 }
