@@ -298,7 +298,9 @@ impl RunFlags {
 
     /// Reads the last loaded configuration; `None` when none was saved.
     fn resumed(&self) -> anyhow::Result<Option<ConfigSource>> {
-        let path = autosave_path().context("--resume: neither XDG_CONFIG_HOME nor HOME is set")?;
+        let environment = environment::EnvironmentFiles::read(&self.config.envfile)?;
+        let path = autosave_path(&|name| environment.get(name))
+            .context("--resume: neither XDG_CONFIG_HOME nor HOME is set")?;
         let name = path.display().to_string();
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
@@ -315,7 +317,6 @@ impl RunFlags {
             // No error: a command line with both flags would start a server only as long as nothing was saved.
             output::note(&format!("Warning: --watch is ignored: --resume loads {name}"));
         }
-        let environment = environment::EnvironmentFiles::read(&self.config.envfile)?;
         let document = Document { name, text, language: Language::Json };
         Ok(Some(ConfigSource {
             document,

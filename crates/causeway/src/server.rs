@@ -81,7 +81,7 @@ pub use automatic::AutomaticCertificates;
 pub use autosave::autosave_path;
 pub use builder::{Builder, Configuration, RefusedConfiguration, RunningServer, ServerError};
 pub use causeway_certs::NameRecord;
-pub use certificates::{AuthorityFacts, CertificateStatus, data_directory};
+pub use certificates::{AuthorityFacts, CertificateStatus, data_directory, data_directory_in};
 pub use compiled::validate;
 pub use control::{Change, Control, Excerpt, Force, LoadOrigin, LoadRequest, Status, StopError, Stopping};
 pub use error::{ChangeError, LoadError};

@@ -101,6 +101,11 @@ impl Registry {
         self.environment = Environment(Arc::new(look_up));
     }
 
+    /// Returns the environment.
+    pub fn environment(&self) -> &Environment {
+        &self.environment
+    }
+
     /// Lets the plans that are built with this registry only be checked: no file is created for them, so they must not be served.
     pub fn check_only(&mut self) {
         self.is_check = true;

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
-use causeway::server::data_directory;
+use causeway::server::data_directory_in;
 
 use super::VERSION;
 
@@ -36,12 +36,13 @@ impl EnvironmentFiles {
 /// Prints the variables of this process and of the files, for `--environ` and `environ`.
 pub(super) fn print(files: &[PathBuf]) -> anyhow::Result<()> {
     let mut lines = vec![format!("causeway.Version={VERSION}")];
-    lines.push(format!("causeway.AppDataDir={}", data_directory().display()));
+    let of_files = EnvironmentFiles::read(files)?;
+    lines.push(format!("causeway.AppDataDir={}", data_directory_in(&|name| of_files.get(name)).display()));
     if let Ok(directory) = std::env::current_dir() {
         lines.push(format!("os.Getwd={}", directory.display()));
     }
     lines.push(String::new());
-    let of_files = EnvironmentFiles::read(files)?.0.into_iter().map(|(name, value)| (name.into(), value.into()));
+    let of_files = of_files.0.into_iter().map(|(name, value)| (name.into(), value.into()));
     let mut variables: BTreeMap<OsString, OsString> = of_files.collect();
     // Inserted last: the process's variables override those of files.
     variables.extend(std::env::vars_os());

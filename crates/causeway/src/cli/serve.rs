@@ -24,7 +24,7 @@ use anyhow::{Context as _, anyhow};
 use causeway::document::{AdaptedDocument, Document};
 use causeway::server::{
     self, Control, LoadError, LogsReceiver, Server, ServerSettings, SiteAddress, Stage, StopError, autosave_path,
-    data_directory, trust_message,
+    data_directory_in, trust_message,
 };
 use causeway_modules::logs::{Level, reopen_all};
 use causeway_pipeline::BoundAddress;
@@ -235,8 +235,8 @@ fn settings(serving: &Serving, flags: &ServeFlags, logs: LogsReceiver) -> anyhow
         admin: Some(client::default_address(&registry)?),
         registry: Arc::new(registry),
         environment: Arc::new(move |name| environment.get(name)),
-        data: data_directory(),
-        autosave: autosave_path().filter(|_| serving.site == SiteKind::Configured),
+        data: data_directory_in(&|name| serving.environment.get(name)),
+        autosave: autosave_path(&|name| serving.environment.get(name)).filter(|_| serving.site == SiteKind::Configured),
         logs,
         stages: Box::new(|stage| {
             service_manager::tell(stage);

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Context as _, bail};
-use causeway::server::{data_directory, open_storage};
+use causeway::server::{data_directory_in, open_storage};
 use causeway_certs::{Durability, SharedStorage, Storage};
 use clap::{Args, Subcommand};
 use tar::{Archive, Builder, EntryType, Header};
@@ -99,7 +99,8 @@ fn storage(config: &ConfigFlags) -> anyhow::Result<SharedStorage> {
     let source = config.read()?;
     let adapted = source.adapt()?;
     source::warn(&adapted.warnings);
-    let storage = open_storage(&adapted.json, &source::registry(&source.environment), &data_directory());
+    let data = data_directory_in(&|name| source.environment.get(name));
+    let storage = open_storage(&adapted.json, &source::registry(&source.environment), &data);
     storage.map_err(|fault| source::explain(&source.document, &adapted, &fault))
 }
 

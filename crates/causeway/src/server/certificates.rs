@@ -26,6 +26,7 @@ use causeway_pipeline::build::trust_pool::{CertificateList, EndpointTls};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use super::autosave::user_directory;
 use super::blocking::blocking;
 use super::error::LoadError;
 use super::issuance_plan::IssuancePlan;
@@ -45,7 +46,12 @@ const CLEAN_PAUSE: Duration = Duration::from_secs(1);
 
 /// Returns the default certificate directory: `causeway` in the user's data directory.
 pub fn data_directory() -> PathBuf {
-    let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    data_directory_in(&|_| None)
+}
+
+/// As [`data_directory`], with an environment beside that of the process, such as the variables of `--envfile`.
+pub fn data_directory_in(environment: &dyn Fn(&str) -> Option<String>) -> PathBuf {
+    let named = |name| user_directory(name, environment);
     let directory = named("XDG_DATA_HOME").or_else(|| Some(named("HOME")?.join(".local/share")));
     // Caddy's fallback when the environment sets neither variable.
     directory.unwrap_or_else(|| PathBuf::from(".")).join("causeway")

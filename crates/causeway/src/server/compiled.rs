@@ -12,7 +12,7 @@ use causeway_modules::metric_push::PreparedPush;
 use causeway_pipeline::{Build, BuildError, Registry};
 use serde_json::Value;
 
-use super::certificates::{self, Reader, data_directory};
+use super::certificates::{self, Reader, data_directory_in};
 use super::error::LoadError;
 use super::{ids, issuers, pull};
 use crate::admin::{AcceptedClients, ListenerAccess, RemoteGuard};
@@ -41,7 +41,8 @@ pub(super) type Ids = BTreeMap<String, String>;
 /// # Errors
 /// Returns the reason when the configuration cannot be served.
 pub fn validate(config: Value, registry: &Registry) -> Result<Vec<String>, LoadError> {
-    Ok(compile(config, registry, &data_directory(), None)?.loaded.notes)
+    let data = data_directory_in(&|name| registry.environment().get(name));
+    Ok(compile(config, registry, &data, None)?.loaded.notes)
 }
 
 pub(super) fn compile(

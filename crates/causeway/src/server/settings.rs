@@ -78,7 +78,8 @@ impl ServerSettings {
     pub(super) async fn compile(&self, config: Value) -> Result<Compiled, LoadError> {
         let registry = Arc::clone(&self.registry);
         // No site may serve a saved configuration, even if this server saves none: another server may have.
-        let (data, autosave) = (self.data.clone(), self.autosave.clone().or_else(autosave_path));
+        let autosave = self.autosave.clone().or_else(|| autosave_path(&|name| (self.environment)(name)));
+        let data = self.data.clone();
         let compiled = tokio::task::spawn_blocking(move || compile(config, &registry, &data, autosave.as_deref()));
         compiled.await.unwrap_or(Err(LoadError::Panicked))
     }

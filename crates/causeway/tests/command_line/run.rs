@@ -101,6 +101,27 @@ fn process_variables_have_precedence_over_files() {
     assert_eq!(get(server.port(), "/").body, "process of a b");
 }
 
+// Caddy sets its directories after it has read the environment files.
+#[test]
+fn files_of_the_environment_set_the_directories() {
+    let directory = Directory::with(&[
+        ("Caddyfile", "http://:0\nrespond hi\n"),
+        ("a.env", "XDG_DATA_HOME=of-data\nXDG_CONFIG_HOME=of-config\n"),
+    ]);
+    let (common, autosave) = (["--envfile", "a.env"], directory.path("of-config/causeway/autosave.json"));
+    let server = directory.start(&[&["run"][..], &common].concat());
+    assert_eq!(get(server.port(), "/").body, "hi");
+    assert!(autosave.is_file());
+    drop(server);
+    let mut server = directory.start(&[&["run", "--environ", "--resume"][..], &common].concat());
+    let lines = server.take_stdout_lines(2);
+    assert_eq!(lines[1], "causeway.AppDataDir=of-data/causeway");
+    let exported = directory.output(&[&["storage", "export", "--output", "a.tar"][..], &common].concat());
+    let error = String::from_utf8(exported.stderr).unwrap();
+    assert!(error.contains("of-data/causeway: found no values"), "{error}");
+    assert!(!directory.path("a.tar").exists());
+}
+
 #[test]
 fn environ_prints_the_environment_of_the_process() {
     let directory = Directory::with(&[("Caddyfile", CADDYFILE)]);
