@@ -52,7 +52,10 @@ pub type ServerNameMatcherMaker =
 
 /// The variables of the environment.
 #[derive(Clone)]
-pub struct Environment(Arc<dyn Fn(&str) -> Option<String> + Send + Sync>);
+pub struct Environment(Arc<LookUpVariable>);
+
+/// Returns the value of an environment variable; `None` if it is not set.
+type LookUpVariable = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 impl Environment {
     /// Returns a variable's value; `None` if it is not set.
