@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::client::{connect, get, send, send_body};
-use crate::process::{Directory, ServerProcess};
+use crate::process::{Directory, ServerProcess, wait_until};
 use crate::traces::collector::Collector;
 use crate::traces::collector::otlp::{MetricData, texts};
 
@@ -374,7 +374,9 @@ fn pushed_to_a_collector() {
     // Pushes are no scrapes.
     let text = scrape(admin, "");
     assert!(text.contains("promhttp_metric_handler_requests_total{code=\"200\"} 1\n"), "{text}");
-    assert!(text.contains("causeway_metric_points_total{result=\"failed\"} 0\n"), "{text}");
+    // The points are counted once the server has read the collector's response.
+    let counted = "causeway_metric_points_total{result=\"failed\"} 0\n";
+    wait_until("the points are counted", || scrape(admin, "").contains(counted));
     let fields = [&*format!("Host: localhost:{admin}"), "Content-Type: text/caddyfile"];
     assert_eq!(send_body(admin, "POST /load", &fields, &CADDYFILE.replace(":0", &format!(":{site}"))).status, 200);
     drop(server);
