@@ -10,7 +10,7 @@ use collector::{Collector, Reply};
 use serde_json::Value;
 
 use crate::client::{get, send, send_body};
-use crate::process::{Directory, ServerProcess};
+use crate::process::{Directory, ServerProcess, wait_until};
 use crate::upgrade::Successor;
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -127,8 +127,13 @@ fn spans_of_requests() {
         }
         assert!(texts(&spans[2].attributes).contains(&("http.response.status_code", "503".into())));
         assert_eq!(spans[2].status.as_ref().map(|status| status.code), Some(2));
-        let scrape = get(site, "/metrics").body;
-        assert!(scrape.contains("causeway_trace_spans_total{result=\"sent\"} 4\n"), "{scrape}");
+        // The spans are counted once the server has read the collector's response. Each scrape has a span too.
+        wait_until("the spans are counted", || {
+            let scrape = get(site, "/metrics").body;
+            let mut lines = scrape.lines();
+            let sent = lines.find_map(|line| line.strip_prefix("causeway_trace_spans_total{result=\"sent\"} "));
+            sent.is_some_and(|count| count.parse::<u64>().unwrap() >= 4)
+        });
         // The end of the server sends the last span.
         drop(server);
     }
