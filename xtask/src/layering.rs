@@ -113,7 +113,7 @@ const RULES: &[CrateRules] = &[
     CrateRules {
         name: "certs",
         may: &["pem"],
-        tests_may: &[],
+        tests_may: &["testkit"],
         never: &["tokio", "socket2"],
         forbidden_names: NO_SOCKET,
     },

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use causeway_pipeline::{
     NetworkProxy, NetworkProxyProtocol, Roots, TlsClient, TlsPolicy, TlsSpec, UpstreamTransport, Versions,
 };
+use causeway_testkit::ports::free_port;
 use rustls::crypto::aws_lc_rs::default_provider;
 use support::TestServer;
 use support::forward::override_transport;
@@ -79,7 +80,7 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, log: Arc<Mutex<Vec<Stri
 
 /// Redirects calls to an unused port to `address` through the proxy. Returns a target of that port.
 fn target(address: &str, proxy: &SecureProxy, roots: &Authority, tweak: impl FnOnce(&mut UpstreamTransport)) -> String {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     override_transport(port, address, |transport| {
         transport.network_proxy = Some(Arc::new(NetworkProxy {
             protocol: NetworkProxyProtocol::Http,

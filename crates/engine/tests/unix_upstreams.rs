@@ -2,13 +2,14 @@
 
 mod support;
 
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use causeway_pipeline::{NetworkProxy, NetworkProxyProtocol, Roots, TlsClient, TlsPolicy, TlsSpec, Versions};
+use causeway_testkit::ports::free_port;
 use socket2::{Domain, SockAddr, Socket, Type};
 use support::TestServer;
 use support::forward::override_transport;
@@ -44,7 +45,7 @@ impl Drop for Place {
 
 /// Returns a target that the server forwards to this address, which a port without a listener represents.
 fn target(way: &str, address: &str, tweak: impl FnOnce(&mut causeway_pipeline::UpstreamTransport)) -> String {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     override_transport(port, address, tweak);
     format!("/{way}/{port}")
 }

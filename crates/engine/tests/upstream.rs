@@ -10,6 +10,7 @@ use std::time::Duration;
 use causeway_pipeline::upstream::ConnectionLimits;
 use causeway_pipeline::{NetworkProxy, NetworkProxyProtocol, TlsPolicy, TlsSpec, Versions};
 use causeway_testkit::http2::{flag, kind, literal};
+use causeway_testkit::ports::free_port;
 use socket2::{Domain, Socket, Type};
 use support::forward::{begin_port, override_transport};
 use support::http2::RequestBody;
@@ -179,7 +180,7 @@ fn statuses_for_faults_of_upstreams() {
         assert_eq!(client.get(&origin.target()).status, status);
         origin.end();
     }
-    let unused_port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let unused_port = free_port();
     assert_eq!(server.client().get(&format!("/forward/{unused_port}")).status, 502);
 }
 

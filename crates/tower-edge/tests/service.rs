@@ -16,6 +16,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::routing::get;
 use causeway_testkit::http2::{Wire, flag, kind};
+use causeway_testkit::ports::free_port;
 use http::{Request, Response};
 use http_body_util::Full;
 use support::{PATIENCE, TestClient, block_on, builder, client, start, until};
@@ -311,7 +312,7 @@ fn an_end_does_not_wait_for_blocking_work() {
 #[test]
 fn serving_ends_with_its_signal() {
     let (shut_down, signal) = tokio::sync::oneshot::channel::<()>();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let serving = Server::builder()
         .listen(format!("127.0.0.1:{port}"))
         .workers(2)

@@ -1,7 +1,9 @@
 //! Runs an example as a user does.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
+
+use causeway_testkit::ports::free_port;
 
 /// A running example; dropping it kills the process.
 pub(crate) struct Example {
@@ -17,7 +19,7 @@ impl Example {
         let tests = std::env::current_exe().expect("a path").parent().expect("a directory").to_owned();
         let program = tests.join("../examples").join(name);
         assert!(program.is_file(), "{} is not built: run without --test, or with --examples too", program.display());
-        let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let mut command = Command::new(program);
         let process = command.arg(address.to_string()).stdin(Stdio::null()).spawn().expect("it starts");
         let example = Self { process, address };

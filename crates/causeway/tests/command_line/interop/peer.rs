@@ -1,11 +1,12 @@
 //! A Go program: a server that prints its address, or a client that makes given calls.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use causeway_testkit::ports::free_port;
 use serde_json::Value;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -45,7 +46,7 @@ impl GoServer {
     /// Starts a program that takes its port as an argument.
     #[track_caller]
     pub(super) fn start_on(program: &Path, arguments: impl FnOnce(u16) -> Vec<String>) -> Self {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let child = Command::new(program).args(arguments(address.port())).spawn().unwrap();
         let peer = Self { child, address };
         let begun = Instant::now();

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use causeway_testkit::ports::free_port;
 use rustix::process::{Pid, Signal, getuid, kill_process};
 
 use crate::client::{connect, get, send, send_body};
@@ -343,7 +344,7 @@ fn captured_errors() {
 // Over TCP, from many clients at once: four processes, no kept connections.
 #[test]
 fn concurrent_requests_over_tcp() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let Some(fpm) = PhpFpm::start(Listen::Tcp(port)) else { return };
     let server = fpm.serve(&SITE.replace("SOCKET", &format!("127.0.0.1:{port}")));
     let to = server.port();

@@ -4,6 +4,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Instant;
 
+use causeway_testkit::ports::free_port;
+
 use super::*;
 use crate::tests::Directory;
 
@@ -17,7 +19,7 @@ struct RedisProcess {
 impl RedisProcess {
     /// `None` without the program, which CI must have.
     fn start(arguments: &[&str]) -> Option<Self> {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let directory = Directory::new();
         let child = spawn(&directory, port, arguments)?;
         let server = Self { child, directory, port };
