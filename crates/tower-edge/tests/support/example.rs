@@ -18,7 +18,11 @@ impl Example {
         // In the directory next to this test's; `cargo test` builds both.
         let tests = std::env::current_exe().expect("a path").parent().expect("a directory").to_owned();
         let program = tests.join("../examples").join(name);
-        assert!(program.is_file(), "{} is not built: run without --test, or with --examples too", program.display());
+        assert!(
+            program.is_file(),
+            "{} is not built: run `cargo build --examples`, or the tests without `--test`",
+            program.display()
+        );
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let mut command = Command::new(program);
         let process = command.arg(address.to_string()).stdin(Stdio::null()).spawn().expect("it starts");
