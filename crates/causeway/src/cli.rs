@@ -43,7 +43,8 @@ use anyhow::{Context as _, bail};
 use causeway::document::{Document, DocumentError, Language};
 use causeway::server::{self, autosave_path};
 use causeway_config::caddyfile;
-use clap::{Args, Parser, Subcommand};
+use clap::builder::BoolishValueParser;
+use clap::{Arg, ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use serve::{Predecessor, Serving, SiteKind, Watch};
 use source::{ConfigFlags, ConfigSource};
@@ -186,7 +187,9 @@ pub(crate) fn main() -> ExitCode {
     if let Some(status) = serve::run_launcher() {
         return status;
     }
-    let outcome = match Cli::try_parse() {
+    let command = accept_values_of_switches(Cli::command()).args_override_self(true);
+    let parsed = command.try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let outcome = match parsed {
         Ok(cli) => cli.run(),
         Err(error) => output::refused_flags(&error),
     };
@@ -198,6 +201,25 @@ pub(crate) fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Lets every switch have a value, such as `--watch=false`. As in Caddy, the last of repeated flags applies, so a script can
+/// append its own.
+fn accept_values_of_switches(command: clap::Command) -> clap::Command {
+    let accept = |switch: Arg| match switch.get_action() {
+        ArgAction::SetTrue => switch
+            .action(ArgAction::Set)
+            .num_args(0..=1)
+            .require_equals(true)
+            .value_name("true|false")
+            .value_parser(BoolishValueParser::new())
+            .default_value("false")
+            .default_missing_value("true")
+            .hide_default_value(true)
+            .hide_possible_values(true),
+        _ => switch,
+    };
+    command.mut_args(accept).mut_subcommands(accept_values_of_switches)
 }
 
 impl Cli {

@@ -44,6 +44,9 @@ fn shows_changes() {
         result_of(&directory.output(&["fmt", "--diff"])),
         (Some(1), changes.to_owned(), format!("Error: Caddyfile:{REFUSAL}"))
     );
+    // A switch may have a value, and the last of repeated flags applies.
+    let without_effect = ["fmt", "--diff=true", "-d=0", "--config", "absent", "--config=tidy"];
+    assert_eq!(result_of(&directory.output(&without_effect)), (Some(0), TIDY.to_owned(), String::new()));
     let same = "  :8080 {\n  \trespond hi\n  }\n  \n";
     assert_eq!(result_of(&directory.output(&["fmt", "-d", "tidy"])), (Some(0), same.to_owned(), String::new()));
 }

@@ -490,11 +490,15 @@ fn in_flags() {
         ),
         (
             &["file-server", "--file-limit", "3"],
-            "the following required arguments were not provided: --browse; see `causeway file-server --help`",
+            "the following required arguments were not provided: --browse[=<true|false>]; see `causeway file-server --help`",
         ),
         (
             &["respond", "--status", "99"],
             "invalid value '99' for '--status <CODE>': 99 is not in 100..=999; see `causeway respond --help`",
+        ),
+        (
+            &["fmt", "--diff=maybe"],
+            "invalid value 'maybe' for '--diff[=<true|false>]': value was not a boolean; see `causeway fmt --help`",
         ),
         (&["run", "--adapter", "yaml"], "--adapter: found 'yaml', expected 'caddyfile', 'json' or 'nginx'"),
         (&["respond", "--header", "none"], "--header: found 'none', expected \"Name: value\""),
