@@ -70,8 +70,8 @@ impl DnsChallenge {
 
     /// Writes the record with `value` for `name` and waits until it is visible. A wildcard's record stands at the name below it.
     pub(crate) async fn present(&self, name: &str, value: String) -> Result<PresentedRecord, DnsError> {
-        let usual = || format!("_acme-challenge.{}", name.strip_prefix("*.").unwrap_or(name));
-        let at = self.override_domain.clone().unwrap_or_else(usual);
+        let default_name = || format!("_acme-challenge.{}", name.strip_prefix("*.").unwrap_or(name));
+        let at = self.override_domain.clone().unwrap_or_else(default_name);
         let at = at.trim_end_matches('.').to_owned();
         let absolute = absolute(&at).map_err(DnsError::Zone)?;
         let resolvers = Resolvers::new(&self.resolvers).await.map_err(DnsError::Zone)?;

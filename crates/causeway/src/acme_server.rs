@@ -110,10 +110,10 @@ fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildE
     if policy.is_open() {
         tracing::warn!("acme_server: no allow or deny rules: it issues certificates of '{authority}' for all names");
     }
-    let usual = Ports::default();
+    let defaults = Ports::default();
     let ports = Ports {
-        http: written.validation_ports.http.unwrap_or(usual.http),
-        tls_alpn: written.validation_ports.tls_alpn.unwrap_or(usual.tls_alpn),
+        http: written.validation_ports.http.unwrap_or(defaults.http),
+        tls_alpn: written.validation_ports.tls_alpn.unwrap_or(defaults.tls_alpn),
     };
     let plan = ServerPlan {
         lifetime: build.at("lifetime", |build| lifetime(&written.lifetime, build))?,

@@ -57,7 +57,7 @@ impl Language {
     }
 }
 
-/// The reason why a `Content-Type` selects no language. Displays Caddy's words.
+/// The reason why a `Content-Type` selects no language. Displays Caddy's message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LanguageError {
@@ -157,11 +157,11 @@ impl Document {
     }
 
     /// Returns the message for a refused configuration, with its position in the text.
-    pub fn explain_fault(&self, adapted: &AdaptedDocument, fault: &LoadError) -> String {
-        match fault {
+    pub fn explain_load_error(&self, adapted: &AdaptedDocument, error: &LoadError) -> String {
+        match error {
             LoadError::Config(error) => self.explain(adapted, error),
             LoadError::TlsPolicy(error) if self.language == Language::Caddyfile => self.bad_policy(adapted, error),
-            fault => format!("{}: {fault}", self.name),
+            error => format!("{}: {error}", self.name),
         }
     }
 
@@ -177,20 +177,21 @@ impl Document {
     /// Returns a warning about the JSON with the line of the Caddyfile that produced the value, if it is known. A warning about one value
     /// begins with its path.
     pub fn explain_note(&self, adapted: &AdaptedDocument, note: &str) -> String {
-        let (path, words) = note.split_once(": ").filter(|_| self.language == Language::Caddyfile).unwrap_or_default();
+        let (path, message) =
+            note.split_once(": ").filter(|_| self.language == Language::Caddyfile).unwrap_or_default();
         let member = path.rsplit('.').next().filter(|_| path.starts_with("apps.")).unwrap_or_default();
         let places = options_of(member).into_iter().map(|option| (option, self.locate(adapted, option)));
         match places.filter(|(option, _)| !option.is_empty()).find(|(_, places)| !places.is_empty()) {
-            Some((step, places)) => at_places(&places, &format!("'{step}': {words}")),
+            Some((step, places)) => at_places(&places, &format!("'{step}': {message}")),
             None => format!("{}: {note}", self.name),
         }
     }
 
     /// Formats a JSON syntax error, with the position first, as editors expect it.
     fn not_json(&self, error: &serde_json::Error) -> DocumentError {
-        let words = error.to_string();
-        let words =
-            words.strip_suffix(&format!(" at line {} column {}", error.line(), error.column())).unwrap_or(&words);
+        let message = error.to_string();
+        let message =
+            message.strip_suffix(&format!(" at line {} column {}", error.line(), error.column())).unwrap_or(&message);
         // The options of a Caddyfile begin with a brace too.
         let inner = self.text.trim_start().strip_prefix('{').map(str::trim_start);
         let is_object = inner.is_some_and(|inner| inner.is_empty() || inner.starts_with(['"', '}']));
@@ -200,7 +201,7 @@ impl Document {
             (line @ 2.., 0) => (line - 1, self.text.lines().nth(line - 2).map_or(1, |text| text.len().max(1))),
             (line, column) => (line, column.max(1)),
         };
-        DocumentError::Json(format!("{}:{line}:{column}: {words}, expected JSON{hint}", self.name))
+        DocumentError::Json(format!("{}:{line}:{column}: {message}, expected JSON{hint}", self.name))
     }
 
     /// The places of a word of the text, which may come from an environment variable.
@@ -209,11 +210,11 @@ impl Document {
     }
 
     /// Describes a fault of a certificate's file, whose path begins the message, with the line that names the file.
-    fn bad_certificate(&self, adapted: &AdaptedDocument, fault: &str) -> String {
-        let file = fault.split_once(": ").map_or(fault, |(file, _)| file);
+    fn bad_certificate(&self, adapted: &AdaptedDocument, error: &str) -> String {
+        let file = error.split_once(": ").map_or(error, |(file, _)| file);
         match self.locate(adapted, file).first() {
-            Some(place) => format!("{}: {fault}", place.at),
-            None => format!("{}: {fault}", self.name),
+            Some(place) => format!("{}: {error}", place.at),
+            None => format!("{}: {error}", self.name),
         }
     }
 
@@ -234,8 +235,8 @@ impl Document {
                 return problem.to_string();
             }
             (Language::Caddyfile, PlanError::Build(refused)) => refused,
-            (Language::Caddyfile, PlanError::Certificates(fault)) => {
-                return self.bad_certificate(adapted, &fault.to_string());
+            (Language::Caddyfile, PlanError::Certificates(error)) => {
+                return self.bad_certificate(adapted, &error.to_string());
             }
             // A name that is not a site's.
             (Language::Caddyfile, PlanError::NeedsDns { site }) => {
@@ -255,7 +256,7 @@ impl Document {
             Problem::UnknownModule { name, .. } => (name.as_str(), &refused.problem),
             Problem::Value { found, .. } => (found.as_str(), &refused.problem),
             // The list of possible members is about the JSON. For a Caddyfile only the option's line is useful.
-            Problem::Shape(words) => match words.strip_prefix("unknown field `").and_then(until_backquote) {
+            Problem::Shape(message) => match message.strip_prefix("unknown field `").and_then(until_backquote) {
                 Some(member) => (member, &not_built),
                 None => ("", &refused.problem),
             },
@@ -416,8 +417,8 @@ pub fn log_warnings(warnings: &[Warning]) {
     }
 }
 
-fn until_backquote(words: &str) -> Option<&str> {
-    words.split_once('`').map(|(word, _)| word)
+fn until_backquote(message: &str) -> Option<&str> {
+    message.split_once('`').map(|(word, _)| word)
 }
 
 #[cfg(test)]
@@ -432,8 +433,8 @@ mod tests {
         let environment = |name: &str| (name == "PATTERN").then(|| "/(a".to_owned());
         let registry = crate::registry();
         let adapted = document.adapt(&Directives::of(&registry), &environment).unwrap();
-        let fault = crate::server::validate(adapted.json.clone(), &registry).unwrap_err();
-        let message = document.explain_fault(&adapted, &fault);
+        let error = crate::server::validate(adapted.json.clone(), &registry).unwrap_err();
+        let message = document.explain_load_error(&adapted, &error);
         assert!(message.starts_with("Caddyfile:2:16: "), "{message}");
     }
 }

@@ -314,12 +314,12 @@ impl Server {
                         drop(deferred);
                         return self.drain_after_handover(process).await;
                     }
-                    Err(fault) => {
-                        match fault {
-                            UpgradeError::Cancelled => tracing::info!("ending the upgrade: {fault}"),
-                            _ => tracing::error!("the upgrade failed; this process continues to serve: {fault}"),
+                    Err(error) => {
+                        match error {
+                            UpgradeError::Cancelled => tracing::info!("ending the upgrade: {error}"),
+                            _ => tracing::error!("the upgrade failed; this process continues to serve: {error}"),
                         }
-                        let _ = reply.send(Err(fault));
+                        let _ = reply.send(Err(error));
                     }
                 },
             }
@@ -513,9 +513,9 @@ impl Server {
         let replaced = self.replace(tree, force, by).await;
         match &replaced {
             Ok(()) => (self.settings.stages)(&Stage::Loaded(&self.site_addresses.borrow())),
-            Err(fault) => {
+            Err(error) => {
                 self.settings.registry.metrics().loaded(false);
-                (self.settings.stages)(&Stage::Refused(fault));
+                (self.settings.stages)(&Stage::Refused(error));
             }
         }
         replaced

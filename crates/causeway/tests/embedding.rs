@@ -97,8 +97,8 @@ fn errors_contain_their_position() {
                 "Caddyfile:6:2: unrecognized directive: shot (did you mean \"shout\"?); expected a directive",
             ),
         ] {
-            let fault = embed::start(&caddyfile().replace(from, to)).await.expect_err(to);
-            assert_eq!(fault.to_string(), want);
+            let error = embed::start(&caddyfile().replace(from, to)).await.expect_err(to);
+            assert_eq!(error.to_string(), want);
         }
     });
 }
@@ -121,8 +121,8 @@ fn reload_and_drain() {
         server.reload(":0 {\n\tbind 127.0.0.1\n\tshout changed\n}\n").await.unwrap();
         assert_eq!(served(&server, "/").await.1, "CHANGED\n");
         assert_eq!(server.addresses(), before, "the listener stays");
-        let fault = server.reload(":0 {\n\tbind 127.0.0.1\n\tshout\n}\n").await.unwrap_err();
-        assert!(matches!(fault, ServerError::Document(_)), "{fault}");
+        let error = server.reload(":0 {\n\tbind 127.0.0.1\n\tshout\n}\n").await.unwrap_err();
+        assert!(matches!(error, ServerError::Document(_)), "{error}");
         assert_eq!(served(&server, "/").await.1, "CHANGED\n", "what ran before runs on");
         let handler = json!({ "handler": "shout", "text": "json", "times": 1 });
         let json = json!({ "apps": { "http": { "servers": { "a": {
@@ -187,14 +187,14 @@ fn refused_settings() {
             ),
         ];
         for (builder, want) in cases {
-            let fault = builder.start().await.expect_err(want).to_string();
-            assert!(fault.starts_with(want), "{fault}");
+            let error = builder.start().await.expect_err(want).to_string();
+            assert!(error.starts_with(want), "{error}");
         }
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let site = format!("http://{}\nrespond hello\n", taken.local_addr().unwrap());
-        let fault = Server::builder().caddyfile(site).workers(1).start().await.unwrap_err();
-        let ServerError::Load(refused) = fault else { panic!("{fault}") };
-        assert!(matches!(refused.fault(), LoadError::Sites(_)) && refused.fault().is_port_in_use());
+        let error = Server::builder().caddyfile(site).workers(1).start().await.unwrap_err();
+        let ServerError::Load(refused) = error else { panic!("{error}") };
+        assert!(matches!(refused.load_error(), LoadError::Sites(_)) && refused.load_error().is_port_in_use());
     });
     assert_eq!(
         causeway::caddyfile::Directives::standard().register("log", Order::First, syntax()),

@@ -126,14 +126,14 @@ impl Signer {
 }
 
 impl Authority {
-    /// Loads the authority from storage or from the operator's files, and generates the missing certificates. `usual`: the storage of
+    /// Loads the authority from storage or from the operator's files, and generates the missing certificates. `default_storage`: the storage of
     /// authorities without one of their own. Blocks.
     ///
     /// # Errors
     /// Fails if the root cannot be read or must be made and cannot be written, is malformed, or has no key when one is needed; and if the
     /// operator's intermediate is malformed. A malformed intermediate of the authority's own is replaced.
-    pub fn open(spec: AuthoritySpec, usual: &SharedStorage, now: SystemTime) -> Result<Self, Error> {
-        let storage = spec.storage.as_ref().unwrap_or(usual).clone();
+    pub fn open(spec: AuthoritySpec, default_storage: &SharedStorage, now: SystemTime) -> Result<Self, Error> {
+        let storage = spec.storage.as_ref().unwrap_or(default_storage).clone();
         let lock = lock_if_writable(&*storage, &format!("pki_{}", spec.id))?;
         let (root, root_location) = match &spec.root {
             Some(files) => {

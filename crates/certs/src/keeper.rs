@@ -628,16 +628,16 @@ fn is_due(managed: &Managed, certificate: &Certificate, now: SystemTime) -> bool
     due(managed, certificate) <= now || certificate.is_not_yet_valid(now)
 }
 
-/// Returns the certificate in storage if it is fresh, or else signs a new one and stores it. `usual`: the storage of names without one of
+/// Returns the certificate in storage if it is fresh, or else signs a new one and stores it. `default_storage`: the storage of names without one of
 /// their own.
 fn obtain(
     managed: &Managed,
     authority: &Authority,
-    usual: &SharedStorage,
+    default_storage: &SharedStorage,
     needed: Needed,
     now: SystemTime,
 ) -> Result<Certificate, Error> {
-    let storage = &**managed.storage.as_ref().unwrap_or(usual);
+    let storage = &**managed.storage.as_ref().unwrap_or(default_storage);
     // Held while reading and writing: of several processes one signs, and the others then find its certificate.
     let lock = lock_if_writable(storage, &format!("issue_cert_{}", managed.name))?;
     obtain_locked(managed, authority, (storage, &lock), needed, now)

@@ -117,7 +117,7 @@ pub trait CertificateReader {
         Err(NOT_READ.into())
     }
 
-    /// Returns the certificates of a local authority as PEM; creates the authority if it is missing. `usual` is the storage of authorities
+    /// Returns the certificates of a local authority as PEM; creates the authority if it is missing. `default_storage` is the storage of authorities
     /// without one of their own.
     ///
     /// # Errors
@@ -125,9 +125,9 @@ pub trait CertificateReader {
     fn authority(
         &self,
         authority: &CertificateAuthority,
-        usual: &Storage,
+        default_storage: &Storage,
     ) -> Result<AuthorityCertificates, CertificateReadError> {
-        let _ = (authority, usual);
+        let _ = (authority, default_storage);
         Err(NOT_READ.into())
     }
 

@@ -104,15 +104,15 @@ impl Route53 {
         let query = format!("maxitems=1&name={}&type=TXT", encoded(&record.name));
         let path = format!("/2013-04-01/hostedzone/{}/rrset", encoded(zone));
         let list = self.request(http, Method::GET, &path, &query, String::new()).await?;
-        let usual = TxtSet { ttl: record.ttl.unwrap_or(TTL), values: Vec::new() };
+        let empty = TxtSet { ttl: record.ttl.unwrap_or(TTL), values: Vec::new() };
         // The listing begins at the name, and with the next one if it has no record.
-        let Some(set) = list.split("<ResourceRecordSet>").nth(1) else { return Ok(usual) };
+        let Some(set) = list.split("<ResourceRecordSet>").nth(1) else { return Ok(empty) };
         let is_other =
             element(set, "Name").is_none_or(|name| !name.trim_end_matches('.').eq_ignore_ascii_case(&record.name));
         if is_other || element(set, "Type") != Some("TXT") {
-            return Ok(usual);
+            return Ok(empty);
         }
-        let ttl = element(set, "TTL").and_then(|ttl| ttl.parse().ok()).unwrap_or(usual.ttl);
+        let ttl = element(set, "TTL").and_then(|ttl| ttl.parse().ok()).unwrap_or(empty.ttl);
         let values = set.split("<ResourceRecord>").skip(1);
         let values = values.filter_map(|value| Some(unescaped(element(value, "Value")?))).collect();
         Ok(TxtSet { ttl, values })

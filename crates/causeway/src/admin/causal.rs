@@ -111,8 +111,8 @@ fn report(query: &str) -> Result<ProfileCommand, AdminResponse> {
             "format" => {
                 let known = ReportFormat::ALL.iter().find(|(name, _)| *name == value);
                 let expected = ReportFormat::ALL.map(|(name, _)| name).join(", ");
-                let words = || format!("format: found '{}', expected one of {expected}", options::clipped(&value));
-                form = known.ok_or_else(|| refused(words()))?.1;
+                let message = || format!("format: found '{}', expected one of {expected}", options::clipped(&value));
+                form = known.ok_or_else(|| refused(message()))?.1;
             }
             "number" => number = Some(numbered(&value)?),
             _ => return Err(refused(unknown(&key, "'format' or 'number'"))),
@@ -137,12 +137,12 @@ fn unknown(key: &str, expected: &str) -> String {
 }
 
 fn numbered(value: &str) -> Result<u64, AdminResponse> {
-    let words = || format!("number: found '{}', expected a profile's number", options::clipped(value));
-    value.parse().map_err(|_| refused(words()))
+    let message = || format!("number: found '{}', expected a profile's number", options::clipped(value));
+    value.parse().map_err(|_| refused(message()))
 }
 
-fn refused(words: String) -> AdminResponse {
-    AdminResponse::error(400, words)
+fn refused(message: String) -> AdminResponse {
+    AdminResponse::error(400, message)
 }
 
 /// The process's only runner.
@@ -319,9 +319,9 @@ mod tests {
         let method = if method == "GET" { Method::Get } else { Method::Post };
         match (parse_command(path, method, query).transpose(), want) {
             (Ok(got), Ok(want)) => assert_eq!(got, want, "{line}"),
-            (Err(response), Err((status, words))) => {
-                let (got, message) = response.status_and_error();
-                assert!(got == status && message.contains(words), "{line}: {got} {message}");
+            (Err(response), Err((status, message))) => {
+                let (got, got_message) = response.status_and_error();
+                assert!(got == status && got_message.contains(message), "{line}: {got} {got_message}");
             }
             (got, want) => panic!("{line}: {got:?}, {want:?}"),
         }

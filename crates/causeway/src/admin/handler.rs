@@ -82,7 +82,7 @@ async fn resolved(
     };
     if let Some((guard, client)) = remote.filter(|_| path.starts_with("/id/")) {
         // The path that was checked is the one that is used, even if the name moves meanwhile.
-        *path = state.control.resolve(path.clone()).await.map_err(|fault| AdminResponse::fault(&fault))?;
+        *path = state.control.resolve(path.clone()).await.map_err(|error| AdminResponse::change_error(&error))?;
         guard.check(client.as_ref(), path, SystemTime::now())?;
     }
     Ok(ask)
@@ -176,7 +176,7 @@ fn parse_command(cx: &Context) -> Result<AdminCommand, AdminResponse> {
             Method::Get => Ok(AdminCommand::CacheUsage),
             Method::Delete => purge(target.query().unwrap_or_default())
                 .map(AdminCommand::Purge)
-                .map_err(|words| AdminResponse::error(400, words)),
+                .map_err(|message| AdminResponse::error(400, message)),
             _ => Err(AdminResponse::not_allowed("GET, DELETE")),
         },
         "/debug/vars" | "/causeway/status" | "/causeway/certificates" | "/reverse_proxy/upstreams" => {
@@ -205,8 +205,8 @@ fn parse_verb(method: Method<'_>, content_type: &str) -> Result<Option<Verb>, Ad
         Method::Put => Verb::Put,
         Method::Patch => Verb::Patch,
         other => {
-            let words = format!("method {} not allowed", other.as_str());
-            return Err(AdminResponse::not_allowed_with("GET, POST, PUT, PATCH, DELETE", words));
+            let message = format!("method {} not allowed", other.as_str());
+            return Err(AdminResponse::not_allowed_with("GET, POST, PUT, PATCH, DELETE", message));
         }
     };
     require_json(content_type).map(|()| Some(verb))
@@ -217,8 +217,8 @@ fn require_json(content_type: &str) -> Result<(), AdminResponse> {
     if content_type.contains("/json") {
         return Ok(());
     }
-    let words = format!("unacceptable content-type: {content_type}; 'application/json' required");
-    Err(AdminResponse::error(400, words))
+    let message = format!("unacceptable content-type: {content_type}; 'application/json' required");
+    Err(AdminResponse::error(400, message))
 }
 
 /// Parses `/pki/ca/ID` and `/pki/ca/ID/certificates`.
@@ -254,10 +254,10 @@ fn purge(query: &str) -> Result<Purge, String> {
 }
 
 fn nothing_at(path: &str) -> AdminResponse {
-    let words = "the endpoints are /config/, /id/, /load, /adapt, /stop, /pki/ca/, /metrics, /reverse_proxy/upstreams, \
+    let message = "the endpoints are /config/, /id/, /load, /adapt, /stop, /pki/ca/, /metrics, /reverse_proxy/upstreams, \
                  /causal, /causeway/status, /causeway/certificates, /causeway/upgrade, \
                  /causeway/cache, /debug/vars and /debug/pprof/profile";
-    AdminResponse::error(404, format!("no endpoint at {path}; {words}"))
+    AdminResponse::error(404, format!("no endpoint at {path}; {message}"))
 }
 
 /// Returns the canonical path to redirect to when `path` is not canonical. As in Caddy, empty and dot segments are
@@ -281,12 +281,12 @@ mod tests {
     #[test]
     fn endpoints_are_named_in_responses_and_documentation() {
         let response = nothing_at("/");
-        let (_, words) = response.status_and_error();
+        let (_, message) = response.status_and_error();
         let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/admin-api.md");
         let document = std::fs::read_to_string(document).unwrap();
         for endpoint in ENDPOINTS {
             let name = endpoint.trim_end_matches('/');
-            assert!(words.contains(name), "{name} is missing in the message of `nothing_at`: {words}");
+            assert!(message.contains(name), "{name} is missing in the message of `nothing_at`: {message}");
             assert!(document.contains(name), "{name} is missing in docs/admin-api.md");
         }
     }

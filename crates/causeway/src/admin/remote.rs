@@ -9,7 +9,7 @@ use causeway_pipeline::{BuildError, ClientAuthentication, ClientAuthenticationMo
 
 use super::response::AdminResponse;
 
-/// Caddy's words.
+/// Caddy's message.
 const NO_PATH: &str = "not authorized to access this path";
 
 /// The clients of the remote listener, and their permissions.
@@ -99,7 +99,7 @@ impl RemoteGuard {
     }
 
     /// Returns an error unless one of the entries that include the client allows the path, which is decoded. Caddy's order of checks and
-    /// its words.
+    /// its messages.
     pub(super) fn check(
         &self,
         client: Option<&RemoteClient>,

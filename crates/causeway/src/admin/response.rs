@@ -117,8 +117,8 @@ impl AdminResponse {
     }
 
     /// An error response.
-    pub(super) fn error(status: u16, words: impl Into<String>) -> Self {
-        Self::error_with(status, words, &[])
+    pub(super) fn error(status: u16, message: impl Into<String>) -> Self {
+        Self::error_with(status, message, &[])
     }
 
     /// The response to a method that the path does not have (RFC 9110 §15.5.6).
@@ -127,18 +127,18 @@ impl AdminResponse {
     }
 
     /// As [`not_allowed`](Self::not_allowed), with another message.
-    pub(super) fn not_allowed_with(allow: &'static str, words: impl Into<String>) -> Self {
-        Self { allow: Some(allow), ..Self::error(405, words) }
+    pub(super) fn not_allowed_with(allow: &'static str, message: impl Into<String>) -> Self {
+        Self { allow: Some(allow), ..Self::error(405, message) }
     }
 
     /// An error response that includes the adapter's warnings.
-    pub(super) fn error_with(status: u16, words: impl Into<String>, warned: &[Warning]) -> Self {
-        let words = words.into();
-        let mut value = json!({ "error": words });
+    pub(super) fn error_with(status: u16, message: impl Into<String>, warned: &[Warning]) -> Self {
+        let message = message.into();
+        let mut value = json!({ "error": message });
         if !warned.is_empty() {
             value["warnings"] = warnings(warned);
         }
-        Self { status, error: Some(words), ..Self::json(&value) }
+        Self { status, error: Some(message), ..Self::json(&value) }
     }
 
     /// Status 413: the body exceeds `bytes_max`.
@@ -151,8 +151,8 @@ impl AdminResponse {
     }
 
     /// The response to a failed change or lookup. The statuses are Caddy's, which uses 500 for some client mistakes.
-    pub(super) fn fault(fault: &ChangeError) -> Self {
-        let status = match fault {
+    pub(super) fn change_error(error: &ChangeError) -> Self {
+        let status = match error {
             ChangeError::UnknownId(_) | ChangeError::Tree(TreeError::Missing(_)) => 404,
             ChangeError::Tree(TreeError::Exists(_)) => 409,
             ChangeError::Changed => 412,
@@ -160,14 +160,14 @@ impl AdminResponse {
             ChangeError::Load(LoadError::Stopping) => 503,
             _ => 500,
         };
-        Self::error(status, fault.to_string())
+        Self::error(status, error.to_string())
     }
 
     /// The response to a failed read, where Caddy's status is 400.
-    pub(super) fn fault_of_read(fault: &ChangeError) -> Self {
-        match fault {
-            ChangeError::Tree(fault) => Self::error(400, fault.to_string()),
-            other => Self::fault(other),
+    pub(super) fn read_error(error: &ChangeError) -> Self {
+        match error {
+            ChangeError::Tree(error) => Self::error(400, error.to_string()),
+            other => Self::change_error(other),
         }
     }
 

@@ -172,8 +172,8 @@ impl Guard {
         let fits =
             |trusted: &Trusted| (trusted.scheme.is_empty() || trusted.scheme == scheme) && trusted.host.is(host, port);
         if !self.trusted.iter().any(fits) {
-            let words = format!("client is not allowed to access from origin '{origin}'");
-            return Err(AdminResponse::error(403, words));
+            let message = format!("client is not allowed to access from origin '{origin}'");
+            return Err(AdminResponse::error(403, message));
         }
         let is_preflight = cx.head().method() == Method::Options;
         let allowed = if scheme.is_empty() { format!("//{host}") } else { format!("{scheme}://{host}") };

@@ -105,7 +105,7 @@ pub(super) async fn perform(
         AdminCommand::Read { path } => return context.read(path).await,
         AdminCommand::Refused { path, response } => match context.state.control.resolve(path).await {
             Ok(_) => Err(response),
-            Err(fault) => Err(AdminResponse::fault(&fault)),
+            Err(error) => Err(AdminResponse::change_error(&error)),
         },
         AdminCommand::Authority { id, form } => return context.authority(id, form).await,
         AdminCommand::Stop => context.stop().await,
@@ -126,9 +126,9 @@ pub(super) async fn perform(
         AdminCommand::Change { verb, path, if_match, force, by } => match context.value(body).await {
             Ok(Ok(value)) => context.change(Change { verb, path, value, if_match, force, by }).await,
             // As in Caddy, a mistake in the path or the entity tag precedes one in the body.
-            Ok(Err(words)) => match context.state.control.check(path, if_match).await {
-                Ok(()) => Err(AdminResponse::error(500, words)),
-                Err(fault) => Err(AdminResponse::fault(&fault)),
+            Ok(Err(message)) => match context.state.control.check(path, if_match).await {
+                Ok(()) => Err(AdminResponse::error(500, message)),
+                Err(error) => Err(AdminResponse::change_error(&error)),
             },
             Err(response) => Err(response),
         },
@@ -148,7 +148,7 @@ impl CommandContext {
     async fn read(&self, path: String) -> AdminResponse {
         match self.state.control.read(path).await {
             Ok(excerpt) => AdminResponse::excerpt(excerpt),
-            Err(fault) => AdminResponse::fault_of_read(&fault),
+            Err(error) => AdminResponse::read_error(&error),
         }
     }
 
@@ -178,7 +178,7 @@ impl CommandContext {
             Ok(stopping) => stopping.ended().await,
             Err(StopError::Ending) => {}
             // The other process continues to serve.
-            Err(fault) => return Err(AdminResponse::error(503, fault.to_string())),
+            Err(error) => return Err(AdminResponse::error(503, error.to_string())),
         }
         Ok(AdminResponse::done())
     }
@@ -194,20 +194,20 @@ impl CommandContext {
         if binary.is_some() && !is_over_unix {
             // Every user of the machine can connect to a port, but only those that the permission bits of the socket's file admit may
             // choose a program that runs with the server's rights.
-            let words =
+            let message =
                 "binary: expected a request over a Unix socket; over TCP the server starts its own program only";
-            return Err(AdminResponse::error(403, words));
+            return Err(AdminResponse::error(403, message));
         }
         match self.state.control.upgrade(binary).await {
             Ok(process) => Ok(AdminResponse::json(&json!({ "pid": process }))),
-            Err(fault) => Err(AdminResponse::error(status_of_upgrade(&fault), fault.to_string())),
+            Err(error) => Err(AdminResponse::error(status_of_upgrade(&error), error.to_string())),
         }
     }
 
     async fn certificates(&self) -> AdminResponse {
         match self.state.control.certificates().await {
             Some(names) => AdminResponse::json(&names.iter().map(certificate).collect()),
-            None => AdminResponse::fault(&ChangeError::Load(LoadError::Stopping)),
+            None => AdminResponse::change_error(&ChangeError::Load(LoadError::Stopping)),
         }
     }
 
@@ -268,7 +268,7 @@ impl CommandContext {
     /// Adds the server's status to these members.
     fn with_status(&self, mut members: Value) -> AdminResponse {
         let Some(Status { connections, live_plans, panics }) = self.state.control.status() else {
-            return AdminResponse::fault(&ChangeError::Load(LoadError::Stopping));
+            return AdminResponse::change_error(&ChangeError::Load(LoadError::Stopping));
         };
         members["connections"] = json!(connections);
         members["live_plans"] = json!(live_plans);
@@ -288,7 +288,7 @@ impl CommandContext {
             .change(change)
             .await
             .map(|()| AdminResponse::done())
-            .map_err(|fault| AdminResponse::fault(&fault))
+            .map_err(|error| AdminResponse::change_error(&error))
     }
 
     async fn load(
@@ -307,12 +307,12 @@ impl CommandContext {
         }
         if language == Language::Json {
             let config = self.parsed_config(text).await?;
-            let config = config.map_err(|words| AdminResponse::error(400, format!("loading config: {words}")))?;
+            let config = config.map_err(|message| AdminResponse::error(400, format!("loading config: {message}")))?;
             // Once queued, the load completes even if this future is dropped.
             let loaded = self.state.control.load(LoadRequest { config, force, by }).await;
-            return loaded.map(|()| AdminResponse::done()).map_err(|fault| {
-                let status = status_of(&fault);
-                AdminResponse::error(status, format!("loading config: {}", ChangeError::Load(fault)))
+            return loaded.map(|()| AdminResponse::done()).map_err(|error| {
+                let status = status_of(&error);
+                AdminResponse::error(status, format!("loading config: {}", ChangeError::Load(error)))
             });
         }
         let (document, adapted) = self.adapted(text, OnlyBuilt::Yes).await?;
@@ -320,11 +320,11 @@ impl CommandContext {
         match self.state.control.load(LoadRequest { config: adapted.json.clone(), force, by }).await {
             Ok(()) if warned.is_empty() => Ok(AdminResponse::done()),
             Ok(()) => Ok(AdminResponse::json(&json!({ "warnings": warnings(warned) }))),
-            Err(fault @ (LoadError::Config(_) | LoadError::TlsPolicy(_))) => {
-                let words = format!("loading config: {}", document.explain_fault(&adapted, &fault));
-                Err(AdminResponse::error_with(400, words, warned))
+            Err(error @ (LoadError::Config(_) | LoadError::TlsPolicy(_))) => {
+                let message = format!("loading config: {}", document.explain_load_error(&adapted, &error));
+                Err(AdminResponse::error_with(400, message, warned))
             }
-            Err(fault) => Err(AdminResponse::error_with(status_of(&fault), format!("loading config: {fault}"), warned)),
+            Err(error) => Err(AdminResponse::error_with(status_of(&error), format!("loading config: {error}"), warned)),
         }
     }
 
@@ -332,7 +332,7 @@ impl CommandContext {
         let language = language(content_type)?;
         let text = read_body(body, CONFIG_BYTES_MAX).await?;
         if language == Language::Json {
-            let value = self.parsed(text).await?.map_err(|words| AdminResponse::error(400, words))?;
+            let value = self.parsed(text).await?.map_err(|message| AdminResponse::error(400, message))?;
             return Ok(AdminResponse::json(&json!({ "result": value })));
         }
         let (_, adapted) = self.adapted(text, OnlyBuilt::No).await?;
@@ -402,8 +402,8 @@ impl CommandContext {
             Ok((document, adapted))
         };
         let adapted = self.blocking(adapt).await?;
-        adapted.map_err(|words: String| {
-            AdminResponse::error(400, format!("adapting config using caddyfile adapter: {words}"))
+        adapted.map_err(|message: String| {
+            AdminResponse::error(400, format!("adapting config using caddyfile adapter: {message}"))
         })
     }
 
@@ -455,8 +455,8 @@ enum OnlyBuilt {
 }
 
 /// Returns the status of a failed upgrade. 503 invites the client to send it to the process that has taken this one's place.
-fn status_of_upgrade(fault: &UpgradeError) -> u16 {
-    match fault {
+fn status_of_upgrade(error: &UpgradeError) -> u16 {
+    match error {
         UpgradeError::Stopping => 503,
         UpgradeError::Cancelled => 409,
         _ => 500,
@@ -464,8 +464,8 @@ fn status_of_upgrade(fault: &UpgradeError) -> u16 {
 }
 
 /// Returns the status of a failed load. As in Caddy, most failures count as faults of the configuration.
-fn status_of(fault: &LoadError) -> u16 {
-    match fault {
+fn status_of(error: &LoadError) -> u16 {
+    match error {
         LoadError::Stopping => 503,
         LoadError::Panicked => 500,
         _ => 400,
@@ -481,12 +481,12 @@ fn language(content_type: &str) -> Result<Language, AdminResponse> {
 async fn read_body(body: Option<IncomingBody>, bytes_max: usize) -> Result<Vec<u8>, AdminResponse> {
     let Some(body) = body else { return Ok(Vec::new()) };
     let read = ReadBody::new(body, bytes_max).await;
-    let words = match read.end {
+    let message = match read.end {
         ReadEnd::Whole => return Ok(read.bytes),
         ReadEnd::Longer(..) => return Err(AdminResponse::too_large(bytes_max)),
         ReadEnd::Broken(BodyError::TimedOut) => "timed out waiting for more bytes",
         ReadEnd::Broken(BodyError::Malformed) => "malformed framing",
         ReadEnd::Broken(_) => "the body ended early",
     };
-    Err(AdminResponse::error(400, format!("reading request body: {words}")))
+    Err(AdminResponse::error(400, format!("reading request body: {message}")))
 }

@@ -96,7 +96,7 @@ impl UpgradeCommand {
         let response = AdminEndpoint::of(&address).command("POST /causeway/upgrade", &fields, body.as_bytes())?;
         // A server that stops does not serve on, nor does one that another process has replaced. (One that is busy does.)
         let serves = if matches!(response.status, 409 | 503) { "" } else { " continues to serve" };
-        response.error_for_status().map_err(|words| anyhow!("the server on {address}{serves}: {words}"))?;
+        response.error_for_status().map_err(|message| anyhow!("the server on {address}{serves}: {message}"))?;
         let response: Value = serde_json::from_str(&response.body).unwrap_or_default();
         output::print(&format!("Process {} serves now; the former one ends with its last request", response["pid"]))
     }
@@ -124,7 +124,7 @@ impl StatusCommand {
         let response = endpoint.ask("GET /causeway/status", &[], b"")?;
         response
             .error_for_status()
-            .map_err(|words| anyhow!("the server on {address} does not report its status: {words}"))?;
+            .map_err(|message| anyhow!("the server on {address} does not report its status: {message}"))?;
         output::print(response.body.trim_end())
     }
 }
@@ -134,7 +134,7 @@ impl StopCommand {
         let config = configured(self.address.as_deref(), self.config, self.adapter)?;
         let address = address(self.address.as_deref(), &config, &Registry::default())?;
         let response = AdminEndpoint::of(&address).command("POST /stop", &[], b"")?;
-        response.error_for_status().map_err(|words| anyhow!("the server on {address} does not stop: {words}"))
+        response.error_for_status().map_err(|message| anyhow!("the server on {address} does not stop: {message}"))
     }
 }
 
@@ -159,10 +159,10 @@ impl Reload {
         }
         let response =
             AdminEndpoint::of(&address).command("POST /load", &fields, adapted.json.to_string().as_bytes())?;
-        response.error_for_status().map_err(|words| match source.validate(&adapted) {
+        response.error_for_status().map_err(|message| match source.validate(&adapted) {
             // The local check names the line in the file; the server saw only the JSON.
             Err(error) => error,
-            Ok(_) => anyhow!("{}: the server on {address} refuses it: {words}", source.name()),
+            Ok(_) => anyhow!("{}: the server on {address} refuses it: {message}", source.name()),
         })
     }
 }
@@ -233,8 +233,8 @@ impl AdminSocket {
                 None => UnixStream::connect(&*address.path)?,
             },
             Self::Inherited => {
-                let words = "expected the address to which the service manager has bound this socket";
-                return Err(std::io::Error::new(ErrorKind::InvalidInput, words));
+                let message = "expected the address to which the service manager has bound this socket";
+                return Err(std::io::Error::new(ErrorKind::InvalidInput, message));
             }
         };
         Ok(TcpStream::from(OwnedFd::from(stream)))

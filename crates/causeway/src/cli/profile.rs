@@ -252,7 +252,7 @@ impl Profiles {
                 endpoint.ask("POST /causal/start", &[("Content-Type", "application/json")], body.as_bytes())?;
             response
                 .error_for_status()
-                .map_err(|words| anyhow!("the server on {} did not start a profile: {words}", endpoint.name))?;
+                .map_err(|message| anyhow!("the server on {} did not start a profile: {message}", endpoint.name))?;
             let status = read_status(&endpoint, &response)?;
             let number = status["number"].as_u64();
             let number =
@@ -306,7 +306,7 @@ impl Profiles {
             let response = endpoint.ask(&format!("GET /causal/report?number={number}"), &[], b"")?;
             response
                 .error_for_status()
-                .map_err(|words| anyhow!("the server on {} has no report: {words}", endpoint.name))?;
+                .map_err(|message| anyhow!("the server on {} has no report: {message}", endpoint.name))?;
             let report = Report::from_json(&response.body);
             let mut report =
                 report.with_context(|| format!("reading the report of the server on {}", endpoint.name))?;
@@ -340,7 +340,7 @@ impl StartedProfile {
         let response = endpoint.ask("GET /causal/status", &[], b"").with_context(gone)?;
         response
             .error_for_status()
-            .map_err(|words| anyhow!("the server on {} did not report its progress: {words}", endpoint.name))?;
+            .map_err(|message| anyhow!("the server on {} did not report its progress: {message}", endpoint.name))?;
         let status = read_status(endpoint, &response)?;
         Ok((status["running"] == true && status["number"] == self.number).then_some(status))
     }

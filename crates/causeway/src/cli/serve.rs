@@ -151,7 +151,7 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
         let source = serving.follows.as_ref().filter(|followed| !followed.is_replaced);
         let source = source.map(|followed| followed.source.clone());
         let server = Server::start(settings, serving.adapted.json.clone(), source).await;
-        let mut server = server.map_err(|fault| explain(&fault, &serving))?;
+        let mut server = server.map_err(|error| explain(&error, &serving))?;
         // A failed start must neither leave a file nor overwrite the file of a running server.
         let pidfile = flags.pidfile.as_deref().map(PidFile::write).transpose()?;
         let mut former = None;
@@ -425,8 +425,10 @@ fn remove_own_pidfile(path: &Path) {
     }
 }
 
-fn explain(fault: &LoadError, serving: &Serving) -> anyhow::Error {
-    let LoadError::Sites(error) = fault else { return source::explain(&serving.document, &serving.adapted, fault) };
+fn explain(load_error: &LoadError, serving: &Serving) -> anyhow::Error {
+    let LoadError::Sites(error) = load_error else {
+        return source::explain(&serving.document, &serving.adapted, load_error);
+    };
     let command = match serving.site {
         SiteKind::Configured => return anyhow!("{}: {error}", serving.name),
         SiteKind::Welcome => "run",
@@ -434,7 +436,7 @@ fn explain(fault: &LoadError, serving: &Serving) -> anyhow::Error {
         SiteKind::Respond => "respond",
         SiteKind::ReverseProxy => "reverse-proxy",
     };
-    if !fault.is_port_in_use() {
+    if !load_error.is_port_in_use() {
         return anyhow!("{error}");
     }
     if serving.site == SiteKind::ReverseProxy {

@@ -196,7 +196,7 @@ impl ConfigSource {
         let mut registry = registry(&self.environment);
         registry.check_only();
         let checked = server::validate(adapted.json.clone(), &registry);
-        checked.map_err(|fault| explain(&self.document, adapted, &fault))
+        checked.map_err(|error| explain(&self.document, adapted, &error))
     }
 }
 
@@ -222,8 +222,8 @@ pub(crate) fn warn(warnings: &[Warning]) {
 }
 
 /// Returns the error message for a refused configuration, with its position in the text.
-pub(crate) fn explain(document: &Document, adapted: &AdaptedDocument, fault: &LoadError) -> anyhow::Error {
-    anyhow!("{}", document.explain_fault(adapted, fault))
+pub(crate) fn explain(document: &Document, adapted: &AdaptedDocument, error: &LoadError) -> anyhow::Error {
+    anyhow!("{}", document.explain_load_error(adapted, error))
 }
 
 /// Escapes text for use in a template, so that its braces and backslashes are literal.

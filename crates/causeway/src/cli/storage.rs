@@ -101,7 +101,7 @@ fn storage(config: &ConfigFlags) -> anyhow::Result<SharedStorage> {
     source::warn(&adapted.warnings);
     let data = data_directory_in(&|name| source.environment.get(name));
     let storage = open_storage(&adapted.json, &source::registry(&source.environment), &data);
-    storage.map_err(|fault| source::explain(&source.document, &adapted, &fault))
+    storage.map_err(|error| source::explain(&source.document, &adapted, &error))
 }
 
 /// Where a storage is: its directory, or its server with the prefix of its keys.

@@ -72,7 +72,7 @@ impl AuthorityFlags {
         let response = AdminEndpoint::of(&address).ask(&format!("GET /pki/ca/{}", self.ca), &[], b"")?;
         response
             .error_for_status()
-            .map_err(|words| anyhow!("the server on {address} has no authority '{}': {words}", self.ca))?;
+            .map_err(|message| anyhow!("the server on {address} has no authority '{}': {message}", self.ca))?;
         let response: Value = serde_json::from_str(&response.body).context("the server's response is not JSON")?;
         let text = response["root_certificate"].as_str().unwrap_or_default();
         Ok(TrustedRoot::read(text.as_bytes(), &format!("the root of '{}'", self.ca))?)
@@ -89,7 +89,7 @@ fn report(root: &TrustedRoot, outcomes: &[StoreOutcome], [done, before]: [&str; 
             Err(TrustStoreError::NotPermitted) => {
                 failed.push(format!("{store}: only root may change it; run `{}`", as_root()));
             }
-            Err(fault) => failed.push(format!("{store}: {fault}")),
+            Err(error) => failed.push(format!("{store}: {error}")),
         }
     }
     match &failed[..] {

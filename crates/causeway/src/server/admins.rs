@@ -126,9 +126,9 @@ impl Admins {
         let local = prepare(&mut self.local, wanted.local, state).await?;
         match prepare(&mut self.remote, wanted.remote, state).await {
             Ok(remote) => Ok(AdminChanges { local, remote }),
-            Err(fault) => {
+            Err(error) => {
                 withdraw(&mut self.local, local).await;
-                Err(fault)
+                Err(error)
             }
         }
     }

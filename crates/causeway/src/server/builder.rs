@@ -225,8 +225,8 @@ impl Builder {
         };
         let server = match Server::start(settings, adapted.json.clone(), None).await {
             Ok(server) => server,
-            Err(fault) => {
-                return Err(ServerError::Load(Box::new(RefusedConfiguration { document, adapted, fault })));
+            Err(error) => {
+                return Err(ServerError::Load(Box::new(RefusedConfiguration { document, adapted, error })));
             }
         };
         // `run` takes the server, so the handle only has channels to it.
@@ -328,7 +328,7 @@ impl RunningServer {
         log_warnings(&adapted.warnings);
         let load = LoadRequest { config: adapted.json.clone(), force: Force::IfChanged, by: LoadOrigin::Owner };
         let loaded = self.control.load(load).await;
-        loaded.map_err(|fault| ServerError::Load(Box::new(RefusedConfiguration { document, adapted, fault })))
+        loaded.map_err(|error| ServerError::Load(Box::new(RefusedConfiguration { document, adapted, error })))
     }
 
     /// Stops accepting connections and waits at most `grace` for in-flight exchanges.
@@ -391,13 +391,13 @@ pub enum ServerError {
 pub struct RefusedConfiguration {
     document: Document,
     adapted: AdaptedDocument,
-    fault: LoadError,
+    error: LoadError,
 }
 
 impl RefusedConfiguration {
     /// Returns the reason.
-    pub fn fault(&self) -> &LoadError {
-        &self.fault
+    pub fn load_error(&self) -> &LoadError {
+        &self.error
     }
 }
 
@@ -408,7 +408,7 @@ impl fmt::Display for ServerError {
             Self::NoConfiguration => f.write_str("no configuration; expected a Caddyfile or JSON"),
             Self::Thread(error) => write!(f, "starting the thread for access records: {error}"),
             Self::Document(mistake) => mistake.fmt(f),
-            Self::Load(refused) => f.write_str(&refused.document.explain_fault(&refused.adapted, &refused.fault)),
+            Self::Load(refused) => f.write_str(&refused.document.explain_load_error(&refused.adapted, &refused.error)),
         }
     }
 }

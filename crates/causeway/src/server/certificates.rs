@@ -102,10 +102,10 @@ impl CertificateReader for Reader<'_> {
     fn authority(
         &self,
         written: &CertificateAuthority,
-        usual: &plan::Storage,
+        default_storage: &plan::Storage,
     ) -> Result<AuthorityCertificates, CertificateReadError> {
-        let storages = Storages::open(storage::open(usual, self.data)?, written.storage.iter(), self.data)?;
-        let authority = Authority::open(authority(written, &storages), storages.usual(), SystemTime::now())?;
+        let storages = Storages::open(storage::open(default_storage, self.data)?, written.storage.iter(), self.data)?;
+        let authority = Authority::open(authority(written, &storages), storages.default_storage(), SystemTime::now())?;
         Ok(AuthorityCertificates { root: authority.root_pem(), intermediate: authority.intermediate_pem() })
     }
 
@@ -165,7 +165,7 @@ impl Custody {
             }
         }
         let plan = CertificatePlan {
-            storage: storages.usual().clone(),
+            storage: storages.default_storage().clone(),
             authorities: wanted.authorities.iter().map(|written| authority(written, &storages)).collect(),
             loaded,
             selections: wanted.selections.iter().map(selection).collect(),
@@ -176,12 +176,13 @@ impl Custody {
         };
         let endpoint = on_demand.and_then(|on_demand| on_demand.permission().map(str::to_owned));
         let names = on_demand.cloned();
-        let (setting, usual, data) = (wanted.session_tickets.clone(), storages.usual().clone(), data.to_owned());
+        let (setting, default_storage, data) =
+            (wanted.session_tickets.clone(), storages.default_storage().clone(), data.to_owned());
         let opened = tokio::task::spawn_blocking(move || {
             let permission = endpoint.map(|endpoint| Permission::new(&endpoint)).transpose();
             let getters = names.as_ref().map(on_demand::getters).transpose().map_err(LoadError::OnDemand)?;
             let keeper = Keeper::open(plan, before.as_deref(), SystemTime::now())?;
-            let tickets = Tickets::open(&setting, &usual, &data, tickets_before.as_deref())?;
+            let tickets = Tickets::open(&setting, &default_storage, &data, tickets_before.as_deref())?;
             Ok((keeper, permission.map_err(LoadError::OnDemand)?, getters.unwrap_or_default(), tickets))
         });
         let (keeper, permission, getters, tickets) = opened.await.map_err(|_| LoadError::Panicked).flatten()?;
@@ -482,31 +483,31 @@ fn authority(written: &CertificateAuthority, storages: &Storages) -> AuthoritySp
         intermediate,
         storage,
     } = written.clone();
-    let usual = AuthoritySpec::new(id);
+    let defaults = AuthoritySpec::new(id);
     AuthoritySpec {
-        name: name.unwrap_or(usual.name),
-        root_common_name: root_common_name.unwrap_or(usual.root_common_name),
-        intermediate_common_name: intermediate_common_name.unwrap_or(usual.intermediate_common_name),
-        intermediate_lifetime: intermediate_lifetime.unwrap_or(usual.intermediate_lifetime),
-        renewal_ratio: renewal_ratio.unwrap_or(usual.renewal_ratio),
+        name: name.unwrap_or(defaults.name),
+        root_common_name: root_common_name.unwrap_or(defaults.root_common_name),
+        intermediate_common_name: intermediate_common_name.unwrap_or(defaults.intermediate_common_name),
+        intermediate_lifetime: intermediate_lifetime.unwrap_or(defaults.intermediate_lifetime),
+        renewal_ratio: renewal_ratio.unwrap_or(defaults.renewal_ratio),
         root: root.map(pair_files),
         intermediate: intermediate.map(pair_files),
         storage: storages.own(storage.as_ref()).cloned(),
-        id: usual.id,
+        id: defaults.id,
     }
 }
 
 pub(super) fn managed(written: &ManagedName, on_demand: bool, storages: &Storages) -> Managed {
-    let usual = Managed::new(written.name.clone(), written.authority.clone());
+    let defaults = Managed::new(written.name.clone(), written.authority.clone());
     Managed {
-        lifetime: written.lifetime.unwrap_or(usual.lifetime),
-        renewal_ratio: written.renewal_ratio.unwrap_or(usual.renewal_ratio),
+        lifetime: written.lifetime.unwrap_or(defaults.lifetime),
+        renewal_ratio: written.renewal_ratio.unwrap_or(defaults.renewal_ratio),
         by_root: written.by_root,
         key: key_kind(written.key),
         reuse_key: written.reuse_key,
         storage: storages.own(written.storage.as_ref()).cloned(),
         on_demand,
-        ..usual
+        ..defaults
     }
 }
 

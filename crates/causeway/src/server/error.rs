@@ -51,12 +51,12 @@ impl LoadError {
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ids(fault) => write!(f, "indexing config: {fault}"),
+            Self::Ids(error) => write!(f, "indexing config: {error}"),
             Self::Config(error) => error.fmt(f),
             Self::TlsPolicy(error) => error.fmt(f),
             Self::Certificates(error) => error.fmt(f),
             Self::OnDemand(error) => write!(f, "on-demand TLS: {error}"),
-            Self::Pull(from, fault) => write!(f, "pulling a configuration from {from}: {fault}"),
+            Self::Pull(from, error) => write!(f, "pulling a configuration from {from}: {error}"),
             Self::Superseded => f.write_str("another configuration has replaced the one that pulled this"),
             Self::Sites(error) => error.fmt(f),
             Self::Admin(address, StartError::Bind(bind)) => {
@@ -110,9 +110,9 @@ impl fmt::Display for ChangeError {
             Self::NoId => f.write_str("request path is missing object ID"),
             Self::BadIfMatch(expected) => write!(f, "malformed If-Match header; expect {expected}"),
             Self::Changed => f.write_str("If-Match header did not match current config hash"),
-            Self::Tree(fault) => fault.fmt(f),
-            Self::Load(fault @ LoadError::Ids(_)) => fault.fmt(f),
-            Self::Load(fault) => write!(f, "loading new config: {fault}"),
+            Self::Tree(error) => error.fmt(f),
+            Self::Load(error @ LoadError::Ids(_)) => error.fmt(f),
+            Self::Load(error) => write!(f, "loading new config: {error}"),
         }
     }
 }
@@ -120,7 +120,7 @@ impl fmt::Display for ChangeError {
 impl std::error::Error for ChangeError {}
 
 impl From<TreeError> for ChangeError {
-    fn from(fault: TreeError) -> Self {
-        Self::Tree(fault)
+    fn from(error: TreeError) -> Self {
+        Self::Tree(error)
     }
 }

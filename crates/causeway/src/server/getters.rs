@@ -69,12 +69,12 @@ impl Getter {
                 tracing::debug!(name, source = %self, is_found = found.is_some(), "requested a certificate");
                 Ok(found)
             }
-            Err(fault) => {
+            Err(error) => {
                 if self.is_failing.swap(true, Ordering::Relaxed) {
-                    tracing::debug!(name, source = %self, %fault, "no certificate");
+                    tracing::debug!(name, source = %self, %error, "no certificate");
                 } else {
                     tracing::error!(
-                        "{name}: no certificate: {self}: {fault}; further faults are not logged until it works again"
+                        "{name}: no certificate: {self}: {error}; further faults are not logged until it works again"
                     );
                 }
                 Err(())
@@ -131,9 +131,9 @@ impl fmt::Display for Getter {
 
 /// The socket of Tailscale's daemon: that of `TS_SOCKET`, or its default.
 fn socket() -> PathBuf {
-    let usual =
+    let default_path =
         if cfg!(target_os = "macos") { "/var/run/tailscaled.socket" } else { "/var/run/tailscale/tailscaled.sock" };
-    env::var_os("TS_SOCKET").filter(|value| !value.is_empty()).map_or_else(|| usual.into(), PathBuf::from)
+    env::var_os("TS_SOCKET").filter(|value| !value.is_empty()).map_or_else(|| default_path.into(), PathBuf::from)
 }
 
 fn certificate(text: &[u8], place: &str) -> Result<Arc<CertifiedKey>, GetterError> {

@@ -109,7 +109,7 @@ mod tests {
             (json!({ "a": { "@id": [] } }), "/config/a: @id field must be a string or number"),
             (json!([{ "@id": "x" }, { "@id": "x" }]), "duplicate ID 'x' found at /config/0 and /config/1"),
         ] {
-            assert_eq!(index(&config).map_err(|fault| fault.to_string()), Err(want.to_owned()));
+            assert_eq!(index(&config).map_err(|error| error.to_string()), Err(want.to_owned()));
         }
     }
 }

@@ -63,9 +63,9 @@ impl IssuancePlan {
         self.public.authorities.first().map_or("", |authority| authority)
     }
 
-    /// Identifies the issuers' accounts. `usual` is the storage of names without one of their own.
-    pub(super) fn accounts(&self, usual: &SharedStorage) -> Box<[u64]> {
-        let storage = self.storage(usual).identity();
+    /// Identifies the issuers' accounts. `default_storage` is the storage of names without one of their own.
+    pub(super) fn accounts(&self, default_storage: &SharedStorage) -> Box<[u64]> {
+        let storage = self.storage(default_storage).identity();
         let account = |issuer: &PublicIssuer| {
             let mut hasher = DefaultHasher::new();
             issuer.hash_account(&mut hasher);
@@ -81,9 +81,9 @@ impl IssuancePlan {
         self.fallback.is_some()
     }
 
-    /// The name's storage; `usual` is that of names without one of their own.
-    pub(super) fn storage<'s>(&'s self, usual: &'s SharedStorage) -> &'s SharedStorage {
-        self.public.storage.as_ref().unwrap_or(usual)
+    /// The name's storage; `default_storage` is that of names without one of their own.
+    pub(super) fn storage<'s>(&'s self, default_storage: &'s SharedStorage) -> &'s SharedStorage {
+        self.public.storage.as_ref().unwrap_or(default_storage)
     }
 
     /// Obtains a certificate from the first issuer that signs one, or else from the local authority. `attempt` counts the failures so
@@ -230,8 +230,8 @@ pub(super) mod tests {
     use super::*;
 
     pub(in super::super) fn storages() -> Storages {
-        let usual: SharedStorage = Arc::new(causeway_certs::FileStorage::new(""));
-        Storages::open(usual, std::iter::empty(), Path::new("")).unwrap()
+        let default_storage: SharedStorage = Arc::new(causeway_certs::FileStorage::new(""));
+        Storages::open(default_storage, std::iter::empty(), Path::new("")).unwrap()
     }
 
     /// Makes a name without issuers.

@@ -20,8 +20,8 @@ use super::storage::Storages;
 /// The issuers of a name, in the order in which they are tried.
 pub(super) fn issuers(written: &PublicName) -> Vec<PublicIssuer> {
     let acme = |written: &plan::AcmeIssuer| {
-        let usual = Issuer::default();
-        let directory = if written.ca.is_empty() { usual.directory } else { directory_url(&written.ca) };
+        let defaults = Issuer::default();
+        let directory = if written.ca.is_empty() { defaults.directory } else { directory_url(&written.ca) };
         let test_directory = match &*written.test_ca {
             "" if directory == LETS_ENCRYPT => Some(LETS_ENCRYPT_STAGING.to_owned()),
             "" => None,
@@ -82,7 +82,7 @@ pub(super) fn authorities_of(
     // Thousands of names have few different lists.
     let mut lists: HashSet<Arc<[String]>> = HashSet::new();
     let mut names = HashMap::with_capacity(plans.len());
-    let there = plans.iter().filter(|plan| Arc::ptr_eq(plan.storage(storages.usual()), storage));
+    let there = plans.iter().filter(|plan| Arc::ptr_eq(plan.storage(storages.default_storage()), storage));
     for plan in there {
         let keys = challenge_keys(plan.issuers());
         let list = match lists.get(&*keys) {

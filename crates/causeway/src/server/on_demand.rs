@@ -403,9 +403,9 @@ mod tests {
     }
 
     fn keeper(storage: &Path, authorities: Vec<AuthoritySpec>) -> (Arc<Keeper>, Storages) {
-        let usual: SharedStorage = Arc::new(FileStorage::new(storage));
+        let default_storage: SharedStorage = Arc::new(FileStorage::new(storage));
         let plan = CertificatePlan {
-            storage: usual.clone(),
+            storage: default_storage.clone(),
             authorities,
             loaded: Vec::new(),
             selections: Vec::new(),
@@ -415,7 +415,7 @@ mod tests {
             renewal_check_interval: Duration::from_secs(24 * 60 * 60),
         };
         let keeper = Keeper::open(plan, None, SystemTime::now()).unwrap_or_else(|error| panic!("{error}"));
-        (Arc::new(keeper), Storages::open(usual, std::iter::empty(), Path::new("")).unwrap())
+        (Arc::new(keeper), Storages::open(default_storage, std::iter::empty(), Path::new("")).unwrap())
     }
 
     fn shared(keeper: &Arc<Keeper>, storages: &Storages) -> Arc<Shared> {

@@ -31,13 +31,18 @@ pub(super) struct OrderLimit {
 }
 
 impl OrderLimits {
-    /// Returns the limit that an order of `plan` would meet: one that limits all accounts of the plan, in any sequence. `usual` is the
+    /// Returns the limit that an order of `plan` would meet: one that limits all accounts of the plan, in any sequence. `default_storage` is the
     /// storage of names without one of their own.
-    pub(super) fn find(&self, plan: &IssuancePlan, usual: &SharedStorage, now: SystemTime) -> Option<Arc<OrderLimit>> {
+    pub(super) fn find(
+        &self,
+        plan: &IssuancePlan,
+        default_storage: &SharedStorage,
+        now: SystemTime,
+    ) -> Option<Arc<OrderLimit>> {
         let limit = locked(&self.0).get(&plan.public().name).cloned()?;
         // The upper bound is for a clock that was set back.
         let stands = now < limit.until && limit.until <= now + LIMITED_MAX;
-        let applies = stands && plan.accounts(usual).iter().all(|account| limit.accounts.contains(account));
+        let applies = stands && plan.accounts(default_storage).iter().all(|account| limit.accounts.contains(account));
         applies.then_some(limit)
     }
 
@@ -45,14 +50,14 @@ impl OrderLimits {
     pub(super) fn add(
         &self,
         plan: &IssuancePlan,
-        usual: &SharedStorage,
+        default_storage: &SharedStorage,
         reasons: &str,
         retry_at: Option<SystemTime>,
         now: SystemTime,
     ) {
         let Some(until) = retry_at.filter(|at| now < *at) else { return };
         let until = until.min(now + LIMITED_MAX);
-        let limit = OrderLimit { accounts: plan.accounts(usual), reasons: reasons.to_owned(), until };
+        let limit = OrderLimit { accounts: plan.accounts(default_storage), reasons: reasons.to_owned(), until };
         let mut limits = locked(&self.0);
         if limits.len() >= LIMITS_MAX {
             limits.retain(|_, limit| now < limit.until);
@@ -94,7 +99,7 @@ mod tests {
         AcmeIssuer { ca: format!("https://{ca}.example/directory"), ..AcmeIssuer::default() }
     }
 
-    fn usual() -> SharedStorage {
+    fn default_storage() -> SharedStorage {
         Arc::new(FileStorage::new(Path::new("")))
     }
 
@@ -102,20 +107,20 @@ mod tests {
     // the operator, ends with a reload, and so does a time in the past.
     #[test]
     fn a_limit_is_the_time_of_the_authority() {
-        let (limits, now, usual) = (OrderLimits::default(), SystemTime::now(), usual());
+        let (limits, now, default_storage) = (OrderLimits::default(), SystemTime::now(), default_storage());
         let plan = plan(&[issuer("a")]);
-        limits.add(&plan, &usual, "busy", Some(now - Duration::from_secs(1)), now);
-        limits.add(&plan, &usual, "no account", None, now);
-        assert!(limits.find(&plan, &usual, now).is_none());
+        limits.add(&plan, &default_storage, "busy", Some(now - Duration::from_secs(1)), now);
+        limits.add(&plan, &default_storage, "no account", None, now);
+        assert!(limits.find(&plan, &default_storage, now).is_none());
         let until = now + Duration::from_secs(3);
         let error = RenewError::Authority("busy".to_owned(), Some(until));
         assert_eq!(pause_after(&error, &mut 11, now), Duration::from_secs(6 * 60 * 60));
-        limits.add(&plan, &usual, "busy", Some(until), now);
-        assert_eq!(limits.find(&plan, &usual, now).map(|limit| limit.until), Some(until));
-        assert!(limits.find(&plan, &usual, until).is_none());
+        limits.add(&plan, &default_storage, "busy", Some(until), now);
+        assert_eq!(limits.find(&plan, &default_storage, now).map(|limit| limit.until), Some(until));
+        assert!(limits.find(&plan, &default_storage, until).is_none());
         // A week at most.
-        limits.add(&plan, &usual, "busy", Some(now + 2 * LIMITED_MAX), now);
-        assert_eq!(limits.find(&plan, &usual, now).map(|limit| limit.until), Some(now + LIMITED_MAX));
+        limits.add(&plan, &default_storage, "busy", Some(now + 2 * LIMITED_MAX), now);
+        assert_eq!(limits.find(&plan, &default_storage, now).map(|limit| limit.until), Some(now + LIMITED_MAX));
         limits.remove_ended(now + LIMITED_MAX);
         assert!(locked(&limits.0).is_empty());
     }
@@ -124,9 +129,9 @@ mod tests {
     // their number do not matter.
     #[test]
     fn a_limit_is_that_of_an_account() {
-        let (limits, now, usual) = (OrderLimits::default(), SystemTime::now(), usual());
+        let (limits, now, default_storage) = (OrderLimits::default(), SystemTime::now(), default_storage());
         let hour = Duration::from_secs(60 * 60);
-        limits.add(&plan(&[issuer("a"), issuer("b")]), &usual, "too many", Some(now + hour), now);
+        limits.add(&plan(&[issuer("a"), issuer("b")]), &default_storage, "too many", Some(now + hour), now);
         let email = AcmeIssuer { email: "ops@a.example".to_owned(), ..issuer("a") };
         let external = AcmeIssuer { external_account: Some(("id".to_owned(), "a2V5".to_owned())), ..issuer("a") };
         let other_test = AcmeIssuer { test_ca: "https://test.example/directory".to_owned(), ..issuer("a") };
@@ -141,7 +146,7 @@ mod tests {
             (vec![external], false),
             (vec![other_test], false),
         ] {
-            let found = limits.find(&plan(&issuers), &usual, now);
+            let found = limits.find(&plan(&issuers), &default_storage, now);
             assert_eq!(found.is_some(), is_limited, "{issuers:?}");
         }
         let elsewhere: SharedStorage = Arc::new(FileStorage::new(Path::new("elsewhere")));

@@ -88,7 +88,7 @@ impl fmt::Display for PullError {
             Self::Empty => f.write_str("found an empty response, expected a configuration"),
             Self::NotUtf8 => f.write_str("found bytes that are not UTF-8, expected a configuration"),
             Self::NotAnObject => f.write_str("found JSON that is not an object, expected a configuration"),
-            Self::Document(words) | Self::Panicked(words) => f.write_str(words),
+            Self::Document(message) | Self::Panicked(message) => f.write_str(message),
             Self::Recursive => f.write_str(
                 "found a `load` without `load_delay` in a pulled configuration, expected a delay: it would pull again at once",
             ),
@@ -188,8 +188,8 @@ impl Puller {
         let work = async move {
             match (pulled, self.delay) {
                 (Some(pulled), _) => {
-                    if let Err(words) = self.load(pulled, number, &control).await {
-                        tracing::error!("{words}; keeping the configuration that pulled it");
+                    if let Err(message) = self.load(pulled, number, &control).await {
+                        tracing::error!("{message}; keeping the configuration that pulled it");
                     }
                 }
                 (None, Some(delay)) => self.poll(delay, number, &control).await,
@@ -207,7 +207,7 @@ impl Puller {
             tokio::time::sleep(delay).await;
             let done = match self.pull().await {
                 Ok(pulled) => self.load(pulled, number, control).await,
-                Err(fault) => Err(format!("pulling a configuration from {}: {fault}", self.name)),
+                Err(error) => Err(format!("pulling a configuration from {}: {error}", self.name)),
             };
             match done {
                 Ok(()) if complaint.is_empty() => {}
@@ -215,9 +215,9 @@ impl Puller {
                     tracing::info!("{} has a configuration that can be served again", self.name);
                     complaint.clear();
                 }
-                Err(words) if words != complaint => {
-                    tracing::error!("{words}; keeping the current configuration");
-                    complaint = words;
+                Err(message) if message != complaint => {
+                    tracing::error!("{message}; keeping the current configuration");
+                    complaint = message;
                 }
                 Err(_) => {}
             }
@@ -231,7 +231,7 @@ impl Puller {
         // task.
         let warnings = std::mem::take(&mut adapted.warnings);
         let load = PulledLoad { config: adapted.json.clone(), warnings, number };
-        control.load_pulled(load).await.map_err(|fault| document.explain_fault(&adapted, &fault))
+        control.load_pulled(load).await.map_err(|error| document.explain_load_error(&adapted, &error))
     }
 
     async fn pull(&self) -> Result<PulledConfig, PullError> {
@@ -255,7 +255,7 @@ impl Puller {
         let begun = Instant::now();
         let mut attempt = 1;
         loop {
-            let fault = match self.request() {
+            let error = match self.request() {
                 Ok(request) => match client.send(request).await {
                     Ok(response) if response.status.is_success() => return Ok(response),
                     Ok(response) => PullError::Status(response.status.as_u16()),
@@ -263,10 +263,10 @@ impl Puller {
                 },
                 Err(error) => PullError::Exchange(error),
             };
-            if !fault.is_transient() || attempt == ATTEMPTS_MAX || begun.elapsed() >= ATTEMPTS_FOR {
-                return Err(fault);
+            if !error.is_transient() || attempt == ATTEMPTS_MAX || begun.elapsed() >= ATTEMPTS_FOR {
+                return Err(error);
             }
-            tracing::debug!(attempt, "pulling a configuration from {}: {fault}", self.name);
+            tracing::debug!(attempt, "pulling a configuration from {}: {error}", self.name);
             attempt += 1;
             tokio::time::sleep(ATTEMPT_PAUSE).await;
         }

@@ -69,9 +69,9 @@ async fn repeat(fetch: RangeFetch) {
                     tracing::debug!(count, "the list of trusted proxies from {urls} is unchanged");
                 }
             }
-            Err((url, fault)) => {
+            Err((url, error)) => {
                 let url = without_secrets(url);
-                tracing::warn!("fetching the list of trusted proxies: {url}: {fault}; keeping the former list");
+                tracing::warn!("fetching the list of trusted proxies: {url}: {error}; keeping the former list");
             }
         }
         tokio::time::sleep(fetch.interval.max(INTERVAL_MIN)).await;
@@ -87,11 +87,11 @@ async fn fetch_all(fetch: &RangeFetch) -> Result<Vec<IpNet>, (&str, RangeFetchEr
     // The system's roots are read again each time, so that renewed ones are used.
     let client = blocking(|| HttpClient::new(&[])).await;
     let client = client.map_err(RangeFetchError::Panicked).and_then(|client| client.map_err(RangeFetchError::Exchange));
-    let client = client.map_err(|fault| (&*urls[0], fault))?;
+    let client = client.map_err(|error| (&*urls[0], error))?;
     let client = client.limit(fetch.timeout.unwrap_or(LIMIT)).body_bytes_max(BODY_BYTES_MAX);
     let mut networks = Vec::new();
     for url in urls {
-        networks.extend(fetch_part(&client, url).await.map_err(|fault| (&**url, fault))?);
+        networks.extend(fetch_part(&client, url).await.map_err(|error| (&**url, error))?);
         if networks.len() > NETWORKS_MAX {
             return Err((url, RangeFetchError::TooMany));
         }
@@ -160,7 +160,7 @@ impl fmt::Display for RangeFetchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exchange(error) => error.fmt(f),
-            Self::Panicked(words) => f.write_str(words),
+            Self::Panicked(message) => f.write_str(message),
             Self::Status(status) => write!(f, "found the status {}, expected a list of networks", status.as_u16()),
             Self::NotUtf8 => f.write_str("found bytes that are not UTF-8, expected a list of networks"),
             Self::Line { number, start } => write!(
@@ -209,7 +209,7 @@ mod tests {
     fn check(body: &[u8], want: &str) {
         let got = match parse(body) {
             Ok(networks) => networks.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
-            Err(fault) => fault.to_string(),
+            Err(error) => error.to_string(),
         };
         assert!(got.starts_with(want), "{got}");
     }

@@ -119,11 +119,11 @@ impl ServerSettings {
         let identity =
             identity.map(|(custody, name)| ServerIdentity { certificates: custody.finder(), name: name.clone() });
         let puller = Puller::new(pull, &self.directives, &self.environment, identity);
-        let fault = |fault| LoadError::Pull(puller.name().to_owned(), fault);
+        let pull_error = |error| LoadError::Pull(puller.name().to_owned(), error);
         if *by == LoadOrigin::Pull && puller.is_immediate() {
-            return Err(fault(PullError::Recursive));
+            return Err(pull_error(PullError::Recursive));
         }
-        let pulled = puller.pull_at_once().await.map_err(fault)?;
+        let pulled = puller.pull_at_once().await.map_err(pull_error)?;
         Ok((Some(puller), pulled))
     }
 

@@ -34,18 +34,18 @@ pub(super) fn open(written: &Storage, default: &Path) -> Result<SharedStorage, E
 /// The storages of a configuration's certificates, each opened once. Clones share them.
 #[derive(Debug, Clone)]
 pub(super) struct Storages {
-    usual: SharedStorage,
+    default_storage: SharedStorage,
     /// The storages of policies and authorities, by their settings.
     own: Arc<[(Storage, SharedStorage)]>,
 }
 
 impl Storages {
-    /// Opens the storages of single policies and authorities, besides `usual`. Connects to no server yet.
+    /// Opens the storages of single policies and authorities, besides `default_storage`. Connects to no server yet.
     ///
     /// # Errors
     /// As [`open`].
     pub(super) fn open<'s>(
-        usual: SharedStorage,
+        default_storage: SharedStorage,
         written: impl Iterator<Item = &'s Storage>,
         default: &Path,
     ) -> Result<Self, Error> {
@@ -55,15 +55,15 @@ impl Storages {
                 own.push((written.clone(), open(written, default)?));
             }
         }
-        Ok(Self { usual, own: own.into() })
+        Ok(Self { default_storage, own: own.into() })
     }
 
     /// Returns the storage of all names and authorities without one of their own.
-    pub(super) fn usual(&self) -> &SharedStorage {
-        &self.usual
+    pub(super) fn default_storage(&self) -> &SharedStorage {
+        &self.default_storage
     }
 
-    /// Returns the storage of a policy or an authority with this setting; `None` for the usual one.
+    /// Returns the storage of a policy or an authority with this setting; `None` for the default one.
     ///
     /// # Panics
     /// Panics if the setting was not opened.
@@ -78,12 +78,12 @@ impl Storages {
     /// # Panics
     /// As [`own`](Self::own).
     pub(super) fn of(&self, written: Option<&Storage>) -> &SharedStorage {
-        self.own(written).unwrap_or(&self.usual)
+        self.own(written).unwrap_or(&self.default_storage)
     }
 
-    /// Returns all storages, beginning with the usual one.
+    /// Returns all storages, beginning with the default one.
     pub(super) fn all(&self) -> impl Iterator<Item = &SharedStorage> {
-        [&self.usual].into_iter().chain(self.own.iter().map(|(_, storage)| storage))
+        [&self.default_storage].into_iter().chain(self.own.iter().map(|(_, storage)| storage))
     }
 }
 

@@ -63,7 +63,7 @@ impl Tickets {
     /// the keys are this server's own until it can.
     pub(super) fn open(
         setting: &plan::SessionTickets,
-        usual: &SharedStorage,
+        default_storage: &SharedStorage,
         data: &Path,
         before: Option<&Self>,
     ) -> Result<Self, Error> {
@@ -72,7 +72,7 @@ impl Tickets {
         };
         let storage = match source {
             TicketKeySource::Standard => None,
-            TicketKeySource::Distributed(None) => Some(Arc::clone(usual)),
+            TicketKeySource::Distributed(None) => Some(Arc::clone(default_storage)),
             TicketKeySource::Distributed(Some(own)) => Some(storage::open(own, data)?),
         };
         let is_same = |rotation: &&Arc<Rotation>| {
@@ -331,11 +331,12 @@ mod tests {
     // A reload ends no session: with equal settings the keys stay.
     #[tokio::test]
     async fn reloads() {
-        let usual: SharedStorage = Arc::new(FileStorage::new(""));
+        let default_storage: SharedStorage = Arc::new(FileStorage::new(""));
         let setting =
             |max_keys| plan::SessionTickets::Rotating { interval: HOUR, max_keys, source: TicketKeySource::Standard };
-        let open =
-            |setting: &_, before: Option<&Tickets>| Tickets::open(setting, &usual, Path::new(""), before).unwrap();
+        let open = |setting: &_, before: Option<&Tickets>| {
+            Tickets::open(setting, &default_storage, Path::new(""), before).unwrap()
+        };
         let first = open(&setting(2), None);
         let same = open(&setting(2), Some(&first));
         let other = open(&setting(3), Some(&same));

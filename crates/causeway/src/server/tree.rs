@@ -44,7 +44,7 @@ pub enum TreeError {
 impl fmt::Display for TreeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Index(words) | Self::Exists(words) | Self::Missing(words) => f.write_str(words),
+            Self::Index(message) | Self::Exists(message) | Self::Missing(message) => f.write_str(message),
             Self::Path(path) => write!(f, "invalid traversal path at: {path}"),
             Self::NotAnArray => f.write_str("final element is not an array"),
             Self::TooDeep => write!(f, "the configuration would be nested more than {DEPTH_MAX} levels deep"),

@@ -67,7 +67,7 @@ impl fmt::Display for UpgradeError {
         match self {
             Self::Embedded => f.write_str("this server is part of another program, which starts no new process"),
             Self::Sockets(error) => write!(f, "duplicating the listening sockets: {error}"),
-            Self::Successor(words) => f.write_str(words),
+            Self::Successor(message) => f.write_str(message),
             Self::Cancelled => f.write_str("the server was stopped meanwhile"),
             Self::Stopping => f.write_str("the server is stopping, or another process has taken its place"),
         }

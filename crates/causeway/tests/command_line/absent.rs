@@ -62,7 +62,7 @@ fn each_member_of_a_configuration() {
         *find(&mut null, &path) = Value::Null;
         find(&mut absent, parent).as_object_mut().unwrap().shift_remove(key);
         let outcome_of =
-            |config| validate(config, &registry).map_err(|fault| fault.to_string().replace("\"module\":null", ""));
+            |config| validate(config, &registry).map_err(|error| error.to_string().replace("\"module\":null", ""));
         assert_eq!(outcome_of(null), outcome_of(absent), "{key}");
     }
 }
@@ -109,7 +109,7 @@ fn other_members() {
             "transport": { "protocol": "http", "tls": { "ca": null, "root_ca_pool": null, "curves": null } } })),
     ] {
         assert_eq!(
-            validate(config.clone(), &registry).map(drop).map_err(|fault| fault.to_string()),
+            validate(config.clone(), &registry).map(drop).map_err(|error| error.to_string()),
             Ok(()),
             "{config}"
         );

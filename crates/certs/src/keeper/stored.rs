@@ -36,12 +36,16 @@ pub(super) fn stored_public(public: &Public, storage: &dyn Storage) -> Result<Op
 }
 
 /// Reads the names' certificates from storage, on several threads: parsing and checking the keys of 10 000 names takes more than a second
-/// of processor time. A certificate that storage cannot return is reported and obtained again. `usual`: the storage of names without one of their
+/// of processor time. A certificate that storage cannot return is reported and obtained again. `default_storage`: the storage of names without one of their
 /// own.
-pub(super) fn load_all(names: Vec<Public>, usual: &SharedStorage, now: SystemTime) -> Vec<(String, PublicState)> {
+pub(super) fn load_all(
+    names: Vec<Public>,
+    default_storage: &SharedStorage,
+    now: SystemTime,
+) -> Vec<(String, PublicState)> {
     let threads = thread::available_parallelism().map_or(1, NonZero::get).min(LOAD_THREADS_MAX);
     let load = |public: Public| {
-        let storage = &**public.storage.as_ref().unwrap_or(usual);
+        let storage = &**public.storage.as_ref().unwrap_or(default_storage);
         let issued = stored_public(&public, storage).unwrap_or_else(|error| {
             tracing::error!("{}: cannot look for its certificate in storage: {error}", public.name);
             None

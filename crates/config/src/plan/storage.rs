@@ -331,7 +331,7 @@ mod tests {
         read(Some(written), &mut Build::new(&registry)).map_err(|error| error.to_string())
     }
 
-    fn usual() -> RedisServer {
+    fn default_server() -> RedisServer {
         RedisServer {
             host: "127.0.0.1".into(),
             port: 6379,
@@ -352,7 +352,7 @@ mod tests {
         let secret = |text: &str| Secret(text.to_owned());
         let tls = |insecure, roots| Some(RedisTlsSettings { insecure, roots });
         for (written, want) in [
-            (json!({}), usual()),
+            (json!({}), default_server()),
             (
                 json!({
                     "address": ["127.0.0.1:6379"], "client_name": "", "client_type": "simple", "compression": false, "db": 0,
@@ -361,7 +361,7 @@ mod tests {
                     "tls_enabled": false, "tls_insecure": false, "tls_server_certs_path": "", "tls_server_certs_pem": "",
                     "username": "",
                 }),
-                RedisServer { timeout: Some(Duration::from_secs(5)), ..usual() },
+                RedisServer { timeout: Some(Duration::from_secs(5)), ..default_server() },
             ),
             (
                 json!({ "address": ["[::1]:7"], "host": ["x"], "db": "3", "key_prefix": "a/b", "compression": "zlib" }),
@@ -371,7 +371,7 @@ mod tests {
                     db: 3,
                     key_prefix: "a/b".into(),
                     compression: RedisCompression::Zlib,
-                    ..usual()
+                    ..default_server()
                 },
             ),
             (
@@ -381,7 +381,7 @@ mod tests {
                     username: "from-env".into(),
                     password: secret("from-env"),
                     compression: RedisCompression::Flate,
-                    ..usual()
+                    ..default_server()
                 },
             ),
             (
@@ -389,12 +389,12 @@ mod tests {
                 RedisServer {
                     tls: tls(false, RedisRoots::File("/ca.pem".into())),
                     encryption_key: secret(&"k".repeat(33)),
-                    ..usual()
+                    ..default_server()
                 },
             ),
             (
                 json!({ "tls_enabled": true, "tls_insecure": true, "tls_server_certs_pem": "p" }),
-                RedisServer { tls: tls(true, RedisRoots::Pem("p".into())), ..usual() },
+                RedisServer { tls: tls(true, RedisRoots::Pem("p".into())), ..default_server() },
             ),
         ] {
             let mut written = written;

@@ -404,18 +404,18 @@ fn no_timeout() {
         let config = json!({ "apps": { "http": { "servers": { "s": server } } } });
         load(&config, &Registry::default()).unwrap_or_else(|error| panic!("{error}")).listeners[0].timeouts
     };
-    let usual = timeouts(json!({}));
+    let default_timeouts = timeouts(json!({}));
     let each = |value: &Value| {
         let names = ["read_header_timeout", "idle_timeout", "read_timeout", "write_timeout"];
         let names = names.into_iter().chain(["read_idle_timeout", "write_idle_timeout"]);
         Value::Object(names.map(|name| (name.to_owned(), value.clone())).collect())
     };
-    assert_eq!(timeouts(each(&json!(0))), usual);
+    assert_eq!(timeouts(each(&json!(0))), default_timeouts);
     let none = timeouts(each(&json!("-1s")));
     for limit in [none.head, none.keep_alive, none.body.idle, none.write.idle] {
         assert_eq!(limit.as_secs() / (365 * 24 * 3600), 100, "years");
     }
-    assert_eq!(timeouts(json!({ "read_timeout": -1, "write_timeout": "-1s" })), usual);
+    assert_eq!(timeouts(json!({ "read_timeout": -1, "write_timeout": "-1s" })), default_timeouts);
 }
 
 #[test]

@@ -202,8 +202,8 @@ mod tests {
         assert_eq!(ProfileOptions::from_query(&format!("{many}=1")), Err(clipped));
         for json in [format!("[\"{many}\"]"), format!("{{\"{many}\": [1]}}"), format!("{{\"seconds\": [\"{many}\"]}}")]
         {
-            let words = ProfileOptions::from_json(json.as_bytes()).unwrap_err();
-            assert!(words.contains('…') && !words.contains(&many), "{words}");
+            let message = ProfileOptions::from_json(json.as_bytes()).unwrap_err();
+            assert!(message.contains('…') && !message.contains(&many), "{message}");
         }
         let error = ProfileOptions::from_json(b"{").unwrap_err();
         assert!(error.starts_with("decoding request body: EOF") && error.ends_with(", expected JSON"), "{error}");

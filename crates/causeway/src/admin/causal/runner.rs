@@ -123,7 +123,7 @@ impl ProfileRunner {
     /// Starts a profile and returns its number. Blocks, as `stop`, `report` and the other methods that return a `Result`: it must not run
     /// on a worker.
     pub(super) fn start(&self, options: &ProfileOptions) -> Result<u64, AdminResponse> {
-        let busy = |words: &str| AdminResponse::error(409, words);
+        let busy = |message: &str| AdminResponse::error(409, message);
         let mut held = self.collected();
         if !matches!(held.stage, Stage::Free) {
             return Err(busy("a profile is running already; POST /causal/stop ends it"));
@@ -141,7 +141,9 @@ impl ProfileRunner {
         let before = mem::take(&mut held.stage);
         let run = begun.map_err(|refusal| match refusal {
             ProfileStartError::Running => busy("this process is being profiled already"),
-            ProfileStartError::Failed(words) => AdminResponse::error(500, format!("the profile cannot begin: {words}")),
+            ProfileStartError::Failed(message) => {
+                AdminResponse::error(500, format!("the profile cannot begin: {message}"))
+            }
         })?;
         // Stopped while it started. It still becomes `Running`, so that its report is collected.
         if matches!(before, Stage::Starting { is_unwanted: true, .. }) {
@@ -160,8 +162,8 @@ impl ProfileRunner {
     pub(super) fn snapshot_of(&self, number: u64) -> Result<ProfileSnapshot, AdminResponse> {
         let held = self.collected();
         let known = [Some(held.now()), held.last.clone()].into_iter().flatten();
-        let words = || format!("there is no profile {number}, or another one ended after it");
-        known.into_iter().find(|seen| seen.number == number).ok_or_else(|| AdminResponse::error(404, words()))
+        let message = || format!("there is no profile {number}, or another one ended after it");
+        known.into_iter().find(|seen| seen.number == number).ok_or_else(|| AdminResponse::error(404, message()))
     }
 
     /// Stops the current profile and returns its number. With `meant`, stops only that profile.
@@ -201,8 +203,8 @@ impl ProfileRunner {
 impl ProfileSnapshot {
     /// Returns the report, complete or so far.
     pub(super) fn report(self) -> Result<Arc<Report>, AdminResponse> {
-        let words = "there is no report yet; POST /causal/start begins a profile";
-        self.report.ok_or_else(|| AdminResponse::error(404, words))
+        let message = "there is no report yet; POST /causal/start begins a profile";
+        self.report.ok_or_else(|| AdminResponse::error(404, message))
     }
 }
 
@@ -422,8 +424,8 @@ mod tests {
         }
         let runner = ProfileRunner::new(Box::new(|_| panic!("on purpose")));
         for _ in 0..2 {
-            let words = "the profile cannot begin: the profiler itself failed";
-            assert_eq!(runner.start(&ProfileOptions::default()).unwrap_err().status_and_error(), (500, words));
+            let message = "the profile cannot begin: the profiler itself failed";
+            assert_eq!(runner.start(&ProfileOptions::default()).unwrap_err().status_and_error(), (500, message));
         }
     }
 }

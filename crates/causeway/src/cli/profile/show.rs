@@ -35,16 +35,16 @@ impl ProgressDisplay {
 
     pub(super) fn progress(&mut self, elapsed: f64, phase: &str, so_far: &str) {
         let progress = format!("{elapsed:.0} of {:.0} s", self.seconds);
-        let words = if so_far.is_empty() { phase } else { so_far };
+        let text = if so_far.is_empty() { phase } else { so_far };
         match &self.bar {
             Some(bar) => {
                 bar.set_position((elapsed / self.seconds * 1000.0) as u64);
                 bar.set_prefix(progress);
-                bar.set_message(words.chars().filter(|char| !char.is_control()).collect::<String>());
+                bar.set_message(text.chars().filter(|char| !char.is_control()).collect::<String>());
             }
             None if self.printed_at.elapsed() >= PAUSE => {
                 self.printed_at = Instant::now();
-                output::note(&format!("Profiling: {progress}; {words}"));
+                output::note(&format!("Profiling: {progress}; {text}"));
             }
             None => {}
         }

@@ -56,10 +56,10 @@ impl FollowedFile {
             match refused {
                 Ok(()) => complaint.clear(),
                 Err(error) => {
-                    let words = format!("{error:#}");
-                    if words != complaint {
-                        tracing::error!("{words}; keeping the current configuration");
-                        complaint = words;
+                    let message = format!("{error:#}");
+                    if message != complaint {
+                        tracing::error!("{message}; keeping the current configuration");
+                        complaint = message;
                     }
                 }
             }
@@ -111,5 +111,5 @@ async fn load(document: &Document, adapted: &AdaptedDocument, control: &Control,
     log_warnings(&adapted.warnings);
     log_warnings(&document.root_warnings(adapted));
     let loaded = control.load(LoadRequest { config: adapted.json.clone(), force, by: LoadOrigin::Owner }).await;
-    loaded.map_err(|fault| source::explain(document, adapted, &fault))
+    loaded.map_err(|error| source::explain(document, adapted, &error))
 }

@@ -197,11 +197,11 @@ impl ServerFacts {
         }
         let program = offer.binary.as_ref().or(self.program.as_ref()).ok_or("the path of this program is not known")?;
         let program = program.clone();
-        let fault = |error: anyhow::Error| format!("{}: {error:#}", program.display());
-        let (ours, theirs) = UnixStream::pair().context("a pair of sockets").map_err(fault)?;
+        let with_program = |error: anyhow::Error| format!("{}: {error:#}", program.display());
+        let (ours, theirs) = UnixStream::pair().context("a pair of sockets").map_err(with_program)?;
         // Locked meanwhile: an end at once must wait for the id of the process, to kill it.
         let mut place = started();
-        let process = launch(&program, &ours, theirs).map_err(fault)?;
+        let process = launch(&program, &ours, theirs).map_err(with_program)?;
         let id = process.id;
         *place = Some(StartedProcess::Starting(process));
         drop(place);
@@ -214,7 +214,10 @@ impl ServerFacts {
                 };
                 if !has_not_ended {
                     let _ = stream.write_all(b"no\n");
-                    return Err(fault(end_started(anyhow!("the new process ended before it took over"), stream)));
+                    return Err(with_program(end_started(
+                        anyhow!("the new process ended before it took over"),
+                        stream,
+                    )));
                 }
                 // Not before: systemd looks at this message whether the next main process is its child. While this is still the main
                 // process, systemd accepts the message.
@@ -227,7 +230,7 @@ impl ServerFacts {
             Err(error) => {
                 // The process may become ready at this moment.
                 let _ = stream.write_all(b"no\n");
-                Err(fault(end_started(error, stream)))
+                Err(with_program(end_started(error, stream)))
             }
         }
     }
@@ -565,9 +568,9 @@ impl Predecessor {
     /// Passes the result on; reports a failure to the former process, which then serves on.
     pub(crate) fn report<T>(stream: Option<UnixStream>, result: anyhow::Result<T>) -> anyhow::Result<T> {
         if let (Some(mut stream), Err(error)) = (stream, &result) {
-            let words = format!("failed {error:#}").replace(char::is_control, " ");
+            let message = format!("failed {error:#}").replace(char::is_control, " ");
             // An error means that the former process has ended; standard error has the reason too.
-            let _ = stream.write_all(words.as_bytes()).and_then(|()| stream.write_all(b"\n"));
+            let _ = stream.write_all(message.as_bytes()).and_then(|()| stream.write_all(b"\n"));
         }
         result
     }
@@ -666,7 +669,7 @@ mod tests {
     /// A signal that comes at the moment of the handover reaches the new process, also right after "go".
     #[tokio::test]
     async fn signals_are_passed_on() {
-        for (words, stops, reloads) in [
+        for (lines, stops, reloads) in [
             ("go\nstop\n", true, 0),
             ("go\n", false, 0),
             ("go\nhello\n", false, 0),
@@ -674,7 +677,7 @@ mod tests {
             ("go\nreload\nstop\n", true, 1),
         ] {
             let (mut ours, theirs) = UnixStream::pair().unwrap();
-            ours.write_all(words.as_bytes()).unwrap();
+            ours.write_all(lines.as_bytes()).unwrap();
             drop(ours);
             let stream = theirs.try_clone().unwrap();
             assert_eq!(read_line(&theirs, TALK_TIMEOUT, &AtomicBool::new(false)).unwrap(), "go");
@@ -683,9 +686,9 @@ mod tests {
             if stops {
                 stop.await;
             } else {
-                assert!(tokio::time::timeout(Duration::from_millis(20), stop).await.is_err(), "{words}");
+                assert!(tokio::time::timeout(Duration::from_millis(20), stop).await.is_err(), "{lines}");
             }
-            assert_eq!(count, reloads, "{words}");
+            assert_eq!(count, reloads, "{lines}");
         }
     }
 

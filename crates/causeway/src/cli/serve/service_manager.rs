@@ -35,9 +35,9 @@ pub(super) fn tell(stage: &Stage<'_>) {
             send(&[NotifyState::Reloading, now, NotifyState::Status("Loading a configuration")]);
         }
         Stage::Loaded(addresses) => ready(addresses),
-        Stage::Refused(fault) => {
+        Stage::Refused(error) => {
             // A line break would begin another message.
-            let status = format!("The last configuration was refused: {fault}").replace(char::is_control, " ");
+            let status = format!("The last configuration was refused: {error}").replace(char::is_control, " ");
             send(&[NotifyState::Ready, NotifyState::Status(&status)]);
         }
         Stage::Stopping(within) => {

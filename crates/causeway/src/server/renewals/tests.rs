@@ -48,7 +48,7 @@ fn open(
     before: Option<&Keeper>,
 ) -> Arc<Keeper> {
     let plan = causeway_certs::CertificatePlan {
-        storage: storages.usual().clone(),
+        storage: storages.default_storage().clone(),
         authorities,
         loaded: Vec::new(),
         selections: Vec::new(),
@@ -79,8 +79,8 @@ fn fallback() -> ManagedName {
 async fn advice_outlives_a_reload() {
     let directory = std::env::temp_dir().join(format!("causeway-renewals-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&directory);
-    let usual: SharedStorage = Arc::new(FileStorage::new(&directory));
-    let storages = Storages::open(usual.clone(), std::iter::empty(), Path::new("")).unwrap();
+    let default_storage: SharedStorage = Arc::new(FileStorage::new(&directory));
+    let storages = Storages::open(default_storage.clone(), std::iter::empty(), Path::new("")).unwrap();
     let name = PublicName { fallback: Some(fallback()), ..public_name() };
     let plan = || IssuancePlan::new(&name, KeyKind::P256, false, &storages);
     let authorities = || vec![AuthoritySpec::new("local")];
@@ -110,15 +110,15 @@ async fn advice_outlives_a_reload() {
 async fn a_later_suggestion_is_queried_again() {
     let directory = std::env::temp_dir().join(format!("causeway-renewals-later-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&directory);
-    let usual: SharedStorage = Arc::new(FileStorage::new(&directory));
-    let storages = Storages::open(usual.clone(), std::iter::empty(), Path::new("")).unwrap();
+    let default_storage: SharedStorage = Arc::new(FileStorage::new(&directory));
+    let storages = Storages::open(default_storage.clone(), std::iter::empty(), Path::new("")).unwrap();
     // The certificate has been due for most of its lifetime of 12 hours.
     let name = PublicName { fallback: Some(fallback()), renewal_ratio: Some(0.9), ..public_name() };
     let plan = IssuancePlan::new(&name, KeyKind::P256, false, &storages);
     let keeper = open(&storages, vec![AuthoritySpec::new("local")], Some(&plan), None);
     let local = super::super::certificates::managed(&fallback(), false, &storages);
     let hour = Duration::from_secs(60 * 60);
-    let lock = usual.lock("issue_cert_a.example").unwrap();
+    let lock = default_storage.lock("issue_cert_a.example").unwrap();
     keeper.sign_public(&local, &lock, SystemTime::now() - 6 * hour).unwrap();
     let leaf = keeper.issued("a.example").unwrap().certificate;
     let (now, at) = (SystemTime::now(), SystemTime::now() + 2 * hour);
@@ -140,8 +140,8 @@ async fn a_later_suggestion_is_queried_again() {
 async fn a_rate_limit_outlives_a_reload() {
     let directory = std::env::temp_dir().join(format!("causeway-renewals-limit-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&directory);
-    let usual: SharedStorage = Arc::new(FileStorage::new(&directory));
-    let storages = Storages::open(usual.clone(), std::iter::empty(), Path::new("")).unwrap();
+    let default_storage: SharedStorage = Arc::new(FileStorage::new(&directory));
+    let storages = Storages::open(default_storage.clone(), std::iter::empty(), Path::new("")).unwrap();
     // Nothing listens there.
     let issuer = AcmeIssuer { ca: "https://127.0.0.1:1/directory".to_owned(), ..AcmeIssuer::default() };
     let written = PublicName { issuers: vec![plan::PublicIssuer::Acme(Box::new(issuer))], ..public_name() };
@@ -151,7 +151,7 @@ async fn a_rate_limit_outlives_a_reload() {
     let open = || open(&storages, vec![AuthoritySpec::new("local")], Some(&with_fallback()), None);
     let first = Renewals::new(&open(), None);
     let (now, hour) = (SystemTime::now(), Duration::from_secs(60 * 60));
-    first.limits.add(&plan(None), &usual, "too many", Some(now + hour), now);
+    first.limits.add(&plan(None), &default_storage, "too many", Some(now + hour), now);
     first.end("a.example");
     let next = Renewals::new(&open(), Some(&first));
     let error = next.obtain(&plan(None), 0).await.unwrap_err();
@@ -161,7 +161,7 @@ async fn a_rate_limit_outlives_a_reload() {
         "{error}"
     );
     assert!(next.obtain(&with_fallback(), 0).await.is_ok());
-    let limit = |renewals: &Renewals| renewals.limits.find(&plan(None), &usual, SystemTime::now());
+    let limit = |renewals: &Renewals| renewals.limits.find(&plan(None), &default_storage, SystemTime::now());
     assert!(limit(&next).is_some(), "the local authority has signed");
     // Another process has the certificate now.
     let third = Renewals::new(&open(), Some(&next));
@@ -224,13 +224,13 @@ impl Storage for BusyStorage {
 async fn an_order_of_another_server() {
     let folder = std::env::temp_dir().join(format!("causeway-renewals-elsewhere-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
-    let usual = Arc::new(BusyStorage { storage: FileStorage::new(&folder), waits: AtomicUsize::new(0) });
-    let storages = Storages::open(usual.clone(), std::iter::empty(), Path::new("")).unwrap();
+    let default_storage = Arc::new(BusyStorage { storage: FileStorage::new(&folder), waits: AtomicUsize::new(0) });
+    let storages = Storages::open(default_storage.clone(), std::iter::empty(), Path::new("")).unwrap();
     let name = PublicName { fallback: Some(fallback()), ..public_name() };
     let plan = IssuancePlan::new(&name, KeyKind::P256, false, &storages);
     let keeper = open(&storages, vec![AuthoritySpec::new("local")], Some(&plan), None);
     let renewals = Renewals::new(&keeper, None);
-    usual.waits.store(2, Ordering::SeqCst);
+    default_storage.waits.store(2, Ordering::SeqCst);
     let error = renewals.obtain(&plan, 3).await.unwrap_err();
     assert!(matches!(error, RenewError::Elsewhere(_)), "{error}");
     let (mut failures, now, mut since) = (3, Instant::now(), None);
@@ -239,7 +239,7 @@ async fn an_order_of_another_server() {
     assert!(is_elsewhere(&error, &mut since, now + ELSEWHERE_MAX / 2));
     assert!(!is_elsewhere(&error, &mut since, now + ELSEWHERE_MAX), "its process is stuck");
     assert!(!is_elsewhere(&RenewError::Local(String::new()), &mut since, now) && since.is_none());
-    usual.waits.store(1, Ordering::SeqCst);
+    default_storage.waits.store(1, Ordering::SeqCst);
     assert!(renewals.obtain(&plan, 3).await.is_ok());
     std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -26,7 +26,7 @@ fn reading() {
         ("/config/lists/9/1", Err("[/config/lists/9] array index out of bounds: 9")),
     ] {
         let root = tree();
-        let got = read(&root, path).cloned().map_err(|fault| fault.to_string());
+        let got = read(&root, path).cloned().map_err(|error| error.to_string());
         assert_eq!(got, want.map_err(str::to_owned), "{path}");
     }
 }
@@ -39,13 +39,13 @@ type ChangeResult = Result<(&'static str, Value), &'static str>;
 fn check(cases: &[(Verb, &str, Value, ChangeResult)]) {
     for (verb, path, value, want) in cases {
         let mut root = tree();
-        let got = change(&mut root, *verb, path, value.clone()).map_err(|fault| fault.to_string());
+        let got = change(&mut root, *verb, path, value.clone()).map_err(|error| error.to_string());
         match want {
             Ok((place, after)) => {
                 assert_eq!(got, Ok(()), "{verb:?} {path}");
                 assert_eq!(read(&root, place), Ok(after), "{verb:?} {path}");
             }
-            Err(words) => assert_eq!(got, Err((*words).to_owned()), "{verb:?} {path}"),
+            Err(message) => assert_eq!(got, Err((*message).to_owned()), "{verb:?} {path}"),
         }
     }
 }
@@ -122,7 +122,7 @@ fn depth_is_bounded() {
         (1, nested(119), Err(deep)),
     ] {
         let got = change(&mut tree(), Verb::Put, &path(levels), value);
-        assert_eq!(got.map_err(|fault| fault.to_string()), want.map_err(str::to_owned), "{levels}");
+        assert_eq!(got.map_err(|error| error.to_string()), want.map_err(str::to_owned), "{levels}");
     }
 }
 

@@ -203,7 +203,7 @@ mod tests {
     // Caddy's documentation of `admin.config.load` and of its module `http`: GET by default, no delay, the system's roots.
     #[test]
     fn loaders() {
-        let usual = HttpLoader {
+        let default_loader = HttpLoader {
             method: "GET".into(),
             url: "https://a.example/x".into(),
             headers: Vec::new(),
@@ -218,11 +218,11 @@ mod tests {
             (json!({}), None),
             (json!({ "load_delay": "1s" }), None),
             (json!({ "load": null }), None),
-            (json!({ "load": { "module": "http", "url": url } }), at_once(usual.clone())),
-            (json!({ "load": { "module": "http", "url": url }, "load_delay": 0 }), at_once(usual.clone())),
+            (json!({ "load": { "module": "http", "url": url } }), at_once(default_loader.clone())),
+            (json!({ "load": { "module": "http", "url": url }, "load_delay": 0 }), at_once(default_loader.clone())),
             (
                 json!({ "load": { "module": "http", "url": url, "timeout": 0 }, "load_delay": "2m" }),
-                Some(ConfigPull { delay: Some(Duration::from_secs(120)), loader: usual.clone() }),
+                Some(ConfigPull { delay: Some(Duration::from_secs(120)), loader: default_loader.clone() }),
             ),
             (
                 json!({ "load": {
@@ -243,7 +243,7 @@ mod tests {
                         key: Some("k.pem".into()),
                     }),
                     roots: vec!["r.pem".into(), "s.pem".into()],
-                    ..usual.clone()
+                    ..default_loader.clone()
                 }),
             ),
         ] {

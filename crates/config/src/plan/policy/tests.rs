@@ -148,7 +148,7 @@ fn protocols_of_a_server() {
 // caddytls/certselection.go: `any_tag` alone is the policy's own list of tags; all other conditions have a tag.
 #[test]
 fn certificates_by_conditions() {
-    let usual = CertificateSelection::default;
+    let default_selection = CertificateSelection::default;
     let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
     let selected = |selection: Value| {
         let loaded = read(&json!([{ "certificate_selection": selection }]), &[], &json!([])).unwrap();
@@ -158,30 +158,30 @@ fn certificates_by_conditions() {
     assert_eq!(selected(json!({ "any_tag": ["a", "b"] })), (texts(&["a", "b"]), BTreeMap::new()));
     for (written, want) in [
         // As in Caddy, a selection without conditions matches all certificates.
-        (json!({}), usual()),
-        (json!({ "all_tags": ["a"] }), CertificateSelection { all_tags: texts(&["a"]), ..usual() }),
+        (json!({}), default_selection()),
+        (json!({ "all_tags": ["a"] }), CertificateSelection { all_tags: texts(&["a"]), ..default_selection() }),
         (
             json!({ "any_tag": ["a"], "all_tags": ["b", "c"] }),
-            CertificateSelection { any_tag: texts(&["a"]), all_tags: texts(&["b", "c"]), ..usual() },
+            CertificateSelection { any_tag: texts(&["a"]), all_tags: texts(&["b", "c"]), ..default_selection() },
         ),
         (
             json!({ "any_tag": ["a"], "subject_organization": ["Ex Ltd"] }),
-            CertificateSelection { any_tag: texts(&["a"]), organizations: texts(&["Ex Ltd"]), ..usual() },
+            CertificateSelection { any_tag: texts(&["a"]), organizations: texts(&["Ex Ltd"]), ..default_selection() },
         ),
         (
             json!({ "serial_number": ["0", "7", "00256", "340282366920938463463374607431768211456"] }),
             CertificateSelection {
                 serial_numbers: vec![vec![], vec![7], vec![1, 0], [&[1][..], &[0; 16]].concat()],
-                ..usual()
+                ..default_selection()
             },
         ),
         (
             json!({ "public_key_algorithm": "ECDSA" }),
-            CertificateSelection { key_algorithm: Some(KeyAlgorithm::Ecdsa), ..usual() },
+            CertificateSelection { key_algorithm: Some(KeyAlgorithm::Ecdsa), ..default_selection() },
         ),
         (
             json!({ "public_key_algorithm": "rsa" }),
-            CertificateSelection { key_algorithm: Some(KeyAlgorithm::Rsa), ..usual() },
+            CertificateSelection { key_algorithm: Some(KeyAlgorithm::Rsa), ..default_selection() },
         ),
     ] {
         let (tags, selections) = selected(written.clone());
@@ -230,9 +230,9 @@ impl CertificateReader for Sources {
     fn authority(
         &self,
         authority: &CertificateAuthority,
-        usual: &Storage,
+        default_storage: &Storage,
     ) -> Result<AuthorityCertificates, CertificateReadError> {
-        assert_eq!(*usual, Storage::FileSystem(None));
+        assert_eq!(*default_storage, Storage::FileSystem(None));
         let pem = |which: &str| pem(format!("{} {which}", authority.id).as_bytes());
         Ok(AuthorityCertificates { root: pem("root"), intermediate: pem("intermediate") })
     }
