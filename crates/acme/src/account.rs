@@ -84,7 +84,7 @@ pub(crate) async fn replace(
 }
 
 async fn in_time<T>(work: impl Future<Output = Result<T, AcmeError>>) -> Result<T, AcmeError> {
-    tokio::time::timeout(ACCOUNT_TIMEOUT, work).await.unwrap_or(Err(AcmeError::Slow(ACCOUNT_TIMEOUT)))
+    tokio::time::timeout(ACCOUNT_TIMEOUT, work).await.unwrap_or(Err(AcmeError::Timeout(ACCOUNT_TIMEOUT)))
 }
 
 /// Registers an account and stores it, unless storage has one by now that is not `lost`. A key in storage without an account is registered:
@@ -201,7 +201,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     let storage = Arc::clone(storage);
     let done = tokio::task::spawn_blocking(move || work(&*storage)).await;
     // The runtime is shutting down if it cancels the work.
-    done.unwrap_or(Err(AcmeError::Slow(ACCOUNT_TIMEOUT)))
+    done.unwrap_or(Err(AcmeError::Timeout(ACCOUNT_TIMEOUT)))
 }
 
 /// Reads an account's key. One that this crate cannot use is an error and not replaced: it may be the key of an account that Caddy uses.

@@ -47,7 +47,7 @@ impl AuthorityClient {
     /// # Errors
     /// If the roots cannot be read.
     pub(crate) fn new(issuer: &Issuer) -> Result<Self, AcmeError> {
-        let http = HttpClient::through(&issuer.proxy, &issuer.roots)?.limit(issuer.timing.request);
+        let http = HttpClient::through(&issuer.proxy, &issuer.roots)?.timeout(issuer.timing.request);
         Ok(Self { http, try_pause: issuer.timing.try_pause, last: Arc::default() })
     }
 
@@ -75,7 +75,7 @@ impl AuthorityClient {
     }
 
     /// The time until [`retry_at`](Self::retry_at); zero if the last response named none.
-    pub(crate) fn asked(&self) -> Duration {
+    pub(crate) fn retry_after(&self) -> Duration {
         self.retry_at().and_then(|at| at.duration_since(SystemTime::now()).ok()).unwrap_or_default()
     }
 
@@ -109,7 +109,7 @@ impl AuthorityClient {
                 let retry_at = response.retry_after(now).map(|after| now + after.min(RETRY_AFTER_MAX));
                 *self.last() = LastResponse { status: Some(response.status), retry_at, instance: instance(response) };
             }
-            let pause = self.try_pause.max(self.asked());
+            let pause = self.try_pause.max(self.retry_after());
             if tries == TRIES_MAX || pause > TRY_PAUSE_MAX || !is_passing(&exchanged) {
                 return exchanged;
             }

@@ -234,7 +234,7 @@ fn http() -> Result<HttpClient, ProviderError> {
 }
 
 async fn in_time<T>(work: impl Future<Output = Result<T, ProviderError>>) -> Result<T, ProviderError> {
-    tokio::time::timeout(STEP_TIMEOUT, work).await.unwrap_or(Err(ProviderError::Slow(STEP_TIMEOUT)))
+    tokio::time::timeout(STEP_TIMEOUT, work).await.unwrap_or(Err(ProviderError::Timeout(STEP_TIMEOUT)))
 }
 
 #[cfg(test)]

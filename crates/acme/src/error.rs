@@ -33,7 +33,7 @@ pub enum AcmeError {
     /// The authority's answer cannot be used: a description of the answer.
     Malformed(String),
     /// The authority did not answer in this time.
-    Slow(Duration),
+    Timeout(Duration),
     /// The account's files in storage could not be read or written.
     Storage(causeway_certs::Error),
     /// The account's key at this location is not a P-256 key.
@@ -105,7 +105,7 @@ impl fmt::Display for AcmeError {
             Self::Dns(error) => error.fmt(f),
             Self::Http(error) => error.fmt(f),
             Self::Malformed(found) => write!(f, "the authority's answer cannot be used: {found}"),
-            Self::Slow(limit) => write!(f, "the authority did not answer within {} s", limit.as_secs()),
+            Self::Timeout(timeout) => write!(f, "the authority did not answer within {} s", timeout.as_secs()),
             Self::Storage(error) => error.fmt(f),
             Self::AccountKey(location) => {
                 write!(f, "{location}: found an account key of another kind, expected a P-256 key as PEM")

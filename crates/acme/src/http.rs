@@ -44,7 +44,7 @@ pub(crate) mod double;
 mod tests;
 
 /// The default time limit of a request, from the connection to the response's last byte.
-pub const LIMIT: Duration = Duration::from_secs(30);
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// The default bound of a response's body, in bytes.
 pub const BODY_BYTES_MAX: usize = 1 << 20;
 
@@ -72,7 +72,7 @@ pub enum Redirects {
 #[derive(Clone)]
 pub struct HttpClient {
     client: Client<HttpsConnector<Connector>, Full<Bytes>>,
-    limit: Duration,
+    timeout: Duration,
     body_bytes_max: usize,
 }
 
@@ -157,13 +157,13 @@ impl HttpClient {
 
     fn with(connector: HttpsConnector<Connector>) -> Self {
         let client = Client::builder(TokioExecutor::new()).build(connector);
-        Self { client, limit: LIMIT, body_bytes_max: BODY_BYTES_MAX }
+        Self { client, timeout: REQUEST_TIMEOUT, body_bytes_max: BODY_BYTES_MAX }
     }
 
     /// Sets the time limit of each request, from the connection to the response's last byte.
     #[must_use]
-    pub fn limit(mut self, limit: Duration) -> Self {
-        self.limit = limit;
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
         self
     }
 
@@ -204,7 +204,7 @@ impl HttpClient {
             }
             Err(HttpError::Redirects(redirects_max))
         };
-        tokio::time::timeout(self.limit, follow).await.unwrap_or(Err(HttpError::Slow(self.limit)))
+        tokio::time::timeout(self.timeout, follow).await.unwrap_or(Err(HttpError::Timeout(self.timeout)))
     }
 
     /// As [`send`](Self::send).
@@ -226,13 +226,13 @@ impl HttpClient {
             })?;
             Ok(HttpResponse { status: head.status, headers: head.headers, body: body.to_bytes() })
         };
-        tokio::time::timeout(self.limit, exchange).await.unwrap_or(Err(HttpError::Slow(self.limit)))
+        tokio::time::timeout(self.timeout, exchange).await.unwrap_or(Err(HttpError::Timeout(self.timeout)))
     }
 }
 
 impl fmt::Debug for HttpClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpClient").field("limit", &self.limit).finish_non_exhaustive()
+        f.debug_struct("HttpClient").field("timeout", &self.timeout).finish_non_exhaustive()
     }
 }
 
@@ -519,7 +519,7 @@ pub enum HttpError {
     /// The connection, the TLS handshake or the response's framing failed.
     Exchange(Box<dyn std::error::Error + Send + Sync>),
     /// The response was not complete after this time.
-    Slow(Duration),
+    Timeout(Duration),
     /// The response's body is longer than this number of bytes.
     TooLong(usize),
     /// A redirect from HTTPS to this URL without it, in the form of [`without_secrets`].
@@ -556,7 +556,7 @@ impl fmt::Display for HttpError {
                 }
                 Ok(())
             }
-            Self::Slow(limit) => write!(f, "no complete response after {} s", limit.as_secs_f32()),
+            Self::Timeout(timeout) => write!(f, "no complete response after {} s", timeout.as_secs_f32()),
             Self::TooLong(max) => write!(f, "the response is longer than {max} bytes"),
             Self::Insecure(target) => write!(f, "found a redirect to {}, expected HTTPS", target.escape_debug()),
             Self::Redirects(max) => write!(f, "found more than {max} redirects"),

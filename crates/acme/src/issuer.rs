@@ -74,7 +74,7 @@ impl Default for Timing {
     /// 30 s, as in CertMagic, 1 s, 250 ms, 5 min, as in Caddy, and 10 s.
     fn default() -> Self {
         Self {
-            request: http::LIMIT,
+            request: http::REQUEST_TIMEOUT,
             try_pause: Duration::from_secs(1),
             poll: Duration::from_millis(250),
             poll_timeout: POLL_TIMEOUT,

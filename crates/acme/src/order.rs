@@ -116,7 +116,7 @@ async fn obtain_over(
             complete(issuer, authority, CertificateRequest { attempt, ..wanted }, order, storage).await
         };
         let timeout = ORDER_TIMEOUT + issuer.dns.as_ref().map_or(Duration::ZERO, DnsChallenge::timeout);
-        tokio::time::timeout(timeout, work).await.unwrap_or(Err(AcmeError::Slow(timeout)))
+        tokio::time::timeout(timeout, work).await.unwrap_or(Err(AcmeError::Timeout(timeout)))
     };
     match order(account.clone(), wanted.attempt).await {
         Err(AcmeError::Unverified(first, OtherChallenge::MaySucceed)) => {
@@ -228,12 +228,12 @@ async fn finalize(authority: &AuthorityClient, order: &mut Order, request: &[u8]
         Err(error) if authority.last_is_failure() || is_problem(&error, "orderNotReady") => error,
         accepted => return Ok(accepted?),
     };
-    let (retry_at, asked) = (authority.retry_at(), authority.asked());
+    let (retry_at, retry_after) = (authority.retry_at(), authority.retry_after());
     // RFC 9110 §10.2.3: no further request before the time that the authority named.
-    if asked > TRY_PAUSE_MAX {
+    if retry_after > TRY_PAUSE_MAX {
         return Err(AcmeError::from(error).not_before(retry_at));
     }
-    tokio::time::sleep(asked).await;
+    tokio::time::sleep(retry_after).await;
     match retry_bad_nonce!(order.refresh()) {
         Ok(state) if matches!(state.status, OrderStatus::Processing | OrderStatus::Valid) => Ok(()),
         _ => Err(AcmeError::from(error).not_before(retry_at)),
@@ -258,13 +258,13 @@ async fn download(issuer: &Issuer, authority: &AuthorityClient, order: &mut Orde
             Err(error @ (Error::Timeout(_) | Error::Str(_))) => return Err(error.into()),
             Err(error) => error.into(),
         };
-        let asked = authority.asked();
+        let retry_after = authority.retry_after();
         let is_refusal = authority.last_is_rejection() || order.state().status == OrderStatus::Invalid;
-        if is_refusal || downloads == DOWNLOADS_MAX || asked > DOWNLOAD_PAUSE_MAX {
+        if is_refusal || downloads == DOWNLOADS_MAX || retry_after > DOWNLOAD_PAUSE_MAX {
             return Err(error);
         }
         downloads += 1;
-        let pause = issuer.timing.download_pause.max(asked);
+        let pause = issuer.timing.download_pause.max(retry_after);
         tracing::debug!(%error, pause = pause.as_secs_f64(), "the certificate has not arrived");
         tokio::time::sleep(pause).await;
     }
@@ -279,8 +279,8 @@ async fn poll(
     wanted: OrderStatus,
 ) -> Result<(), Error> {
     let mut polling = Polling::new(issuer.timing.poll, Instant::now(), issuer.timing.poll_timeout);
-    let (mut last, mut asked) = (None, None);
-    while let Some(pause) = polling.next(Instant::now(), asked) {
+    let (mut last, mut retry_after) = (None, None);
+    while let Some(pause) = polling.next(Instant::now(), retry_after) {
         tokio::time::sleep(pause).await;
         last = match retry_bad_nonce!(order.refresh()) {
             Ok(state) => {
@@ -298,7 +298,7 @@ async fn poll(
             }
             Err(error) => return Err(error),
         };
-        asked = authority.retry_at().and_then(|at| at.duration_since(SystemTime::now()).ok());
+        retry_after = authority.retry_at().and_then(|at| at.duration_since(SystemTime::now()).ok());
     }
     Err(last.unwrap_or(Error::Timeout(None)))
 }

@@ -81,7 +81,7 @@ impl RenewalAdvisor {
     ///
     /// # Errors
     /// The authority did not answer, or its answer is malformed.
-    pub async fn ask(&self, issuer: &Issuer, leaf: &CertificateDer<'_>) -> Result<Option<RenewalAdvice>, AcmeError> {
+    pub async fn advise(&self, issuer: &Issuer, leaf: &CertificateDer<'_>) -> Result<Option<RenewalAdvice>, AcmeError> {
         let mut known = self.known.lock().await;
         if known.silent.get(&issuer.directory).is_some_and(|since| since.elapsed() < SILENT_PAUSE) {
             return Ok(None);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     /// Queries an authority that sends these responses.
-    async fn ask(
+    async fn advise(
         responses: &[(&str, &str)],
         leaf: &CertificateDer<'_>,
     ) -> (Result<Option<RenewalAdvice>, String>, Vec<String>) {
@@ -174,12 +174,15 @@ mod tests {
         // The double's URL is known only now.
         let url = Some(format!("{}/info", double.url));
         let issuer = Issuer { directory: format!("{}/dir", double.url), ..Issuer::default() };
-        advisor.ask(&Issuer { directory: format!("{}/dir", double.url), ..Issuer::default() }, leaf).await.unwrap_err();
+        advisor
+            .advise(&Issuer { directory: format!("{}/dir", double.url), ..Issuer::default() }, leaf)
+            .await
+            .unwrap_err();
         let mut known = advisor.known.lock().await;
         known.authorities.get_mut(&issuer.directory).unwrap().url = url;
         known.silent.clear();
         drop(known);
-        let advice = advisor.ask(&issuer, leaf).await.map_err(|error| error.to_string());
+        let advice = advisor.advise(&issuer, leaf).await.map_err(|error| error.to_string());
         (advice, double.lines())
     }
 
@@ -198,7 +201,7 @@ mod tests {
             ("200 OK\r\nRetry-After: soon", VALID_FOR_DEFAULT),
             ("200 OK\r\nRetry-After: Fri, 31 Dec 9999 23:59:59 GMT", VALID_FOR_MAX),
         ] {
-            let (advice, lines) = ask(&[(head, window)], &leaf).await;
+            let (advice, lines) = advise(&[(head, window)], &leaf).await;
             let advice = advice.unwrap().unwrap();
             assert_eq!(
                 (advice.valid_for, advice.explanation.as_deref()),
@@ -224,7 +227,7 @@ mod tests {
             ("200 OK", "\u{7f}", "expected value"),
             ("404 Not Found", "{}", "found the status 404, expected 200"),
         ] {
-            let (advice, _) = ask(&[(head, body)], &leaf).await;
+            let (advice, _) = advise(&[(head, body)], &leaf).await;
             let error = advice.unwrap_err();
             assert!(error.contains(want), "{error}");
         }
@@ -236,8 +239,8 @@ mod tests {
         let double = Double::new(&[]).await;
         let issuer = Issuer { directory: double.url.clone(), ..Issuer::default() };
         let advisor = RenewalAdvisor::default();
-        advisor.ask(&issuer, &leaf()).await.unwrap_err();
-        assert_eq!(advisor.ask(&issuer, &leaf()).await.unwrap(), None);
+        advisor.advise(&issuer, &leaf()).await.unwrap_err();
+        assert_eq!(advisor.advise(&issuer, &leaf()).await.unwrap(), None);
     }
 
     // An authority without `renewalInfo`, or a certificate without the authority's key identifier: no advice, no error.
@@ -247,14 +250,14 @@ mod tests {
         let issuer = Issuer { directory: double.url.clone(), ..Issuer::default() };
         let advisor = RenewalAdvisor::default();
         for _ in 0..2 {
-            assert_eq!(advisor.ask(&issuer, &leaf()).await.unwrap(), None);
+            assert_eq!(advisor.advise(&issuer, &leaf()).await.unwrap(), None);
         }
         assert_eq!(double.lines(), ["GET /"], "the directory is read once");
         let params = CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
         let nameless = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
         let double = Double::new(&[("200 OK", "{\"renewalInfo\": \"http://localhost/info\"}")]).await;
         let issuer = Issuer { directory: double.url.clone(), ..Issuer::default() };
-        assert_eq!(advisor.ask(&issuer, nameless.der()).await.unwrap(), None);
+        assert_eq!(advisor.advise(&issuer, nameless.der()).await.unwrap(), None);
         assert_eq!(double.lines(), ["GET /"]);
     }
 }

@@ -22,17 +22,17 @@ pub enum QueryError {
     /// The message could not be sent or the response could not be read.
     Io(io::Error),
     /// No response arrived in time.
-    Silent,
+    Timeout,
     /// The response is not a DNS message.
-    Garbage,
+    Malformed,
 }
 
 impl fmt::Display for QueryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) => error.fmt(f),
-            Self::Silent => f.write_str("no answer in time"),
-            Self::Garbage => f.write_str("the answer is not a DNS message"),
+            Self::Timeout => f.write_str("no answer in time"),
+            Self::Malformed => f.write_str("the answer is not a DNS message"),
         }
     }
 }
@@ -68,13 +68,13 @@ pub async fn exchange_within(
     sent: &[u8],
     timeout: Duration,
 ) -> Result<(Message, Vec<u8>), QueryError> {
-    let asked = Message::from_vec(sent).map_err(|_| QueryError::Garbage)?;
-    match in_time(over_udp(server, sent, &asked), timeout).await {
+    let query = Message::from_vec(sent).map_err(|_| QueryError::Malformed)?;
+    match in_time(over_udp(server, sent, &query), timeout).await {
         Ok((message, _)) if message.truncation => {}
-        Err(QueryError::Silent) => {}
+        Err(QueryError::Timeout) => {}
         done => return done,
     }
-    in_time(over_tcp(server, sent, &asked, None), timeout).await
+    in_time(over_tcp(server, sent, &query, None), timeout).await
 }
 
 /// As [`exchange_within`], over TCP only. `dial_timeout` bounds the connection.
@@ -84,15 +84,15 @@ pub async fn exchange_tcp(
     timeout: Duration,
     dial_timeout: Option<Duration>,
 ) -> Result<(Message, Vec<u8>), QueryError> {
-    let asked = Message::from_vec(sent).map_err(|_| QueryError::Garbage)?;
-    in_time(over_tcp(server, sent, &asked, dial_timeout), timeout).await
+    let query = Message::from_vec(sent).map_err(|_| QueryError::Malformed)?;
+    in_time(over_tcp(server, sent, &query, dial_timeout), timeout).await
 }
 
 async fn in_time<T>(work: impl Future<Output = Result<T, QueryError>>, timeout: Duration) -> Result<T, QueryError> {
-    tokio::time::timeout(timeout, work).await.unwrap_or(Err(QueryError::Silent))
+    tokio::time::timeout(timeout, work).await.unwrap_or(Err(QueryError::Timeout))
 }
 
-async fn over_udp(server: SocketAddr, sent: &[u8], asked: &Message) -> Result<(Message, Vec<u8>), QueryError> {
+async fn over_udp(server: SocketAddr, sent: &[u8], query: &Message) -> Result<(Message, Vec<u8>), QueryError> {
     let own: SocketAddr =
         if server.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
     let socket = UdpSocket::bind(own).await?;
@@ -104,7 +104,7 @@ async fn over_udp(server: SocketAddr, sent: &[u8], asked: &Message) -> Result<(M
         let length = socket.recv(&mut bytes).await?;
         // A datagram that does not belong to the question may be forged, so it ends nothing.
         if let Ok(message) = Message::from_vec(&bytes[..length])
-            && answers(&message, asked)
+            && answers(&message, query)
         {
             return Ok((message, bytes[..length].to_vec()));
         }
@@ -114,7 +114,7 @@ async fn over_udp(server: SocketAddr, sent: &[u8], asked: &Message) -> Result<(M
 async fn over_tcp(
     server: SocketAddr,
     sent: &[u8],
-    asked: &Message,
+    query: &Message,
     dial_timeout: Option<Duration>,
 ) -> Result<(Message, Vec<u8>), QueryError> {
     let connecting = TcpStream::connect(server);
@@ -122,18 +122,18 @@ async fn over_tcp(
         Some(limit) => tokio::time::timeout(limit, connecting).await.unwrap_or(Err(io::ErrorKind::TimedOut.into())),
         None => connecting.await,
     }?;
-    let length = u16::try_from(sent.len()).map_err(|_| QueryError::Garbage)?;
+    let length = u16::try_from(sent.len()).map_err(|_| QueryError::Malformed)?;
     stream.write_all(&[&length.to_be_bytes(), sent].concat()).await?;
     let length = stream.read_u16().await?;
     let mut bytes = vec![0; length.into()];
     stream.read_exact(&mut bytes).await?;
-    let message = Message::from_vec(&bytes).map_err(|_| QueryError::Garbage)?;
-    if answers(&message, asked) { Ok((message, bytes)) } else { Err(QueryError::Garbage) }
+    let message = Message::from_vec(&bytes).map_err(|_| QueryError::Malformed)?;
+    if answers(&message, query) { Ok((message, bytes)) } else { Err(QueryError::Malformed) }
 }
 
 /// RFC 5452 §9.1: the response must have the question's ID and repeat the question. Responses to an update may leave
 /// the latter out (RFC 2136 §3.8).
-fn answers(response: &Message, asked: &Message) -> bool {
-    let repeats = response.queries == asked.queries || (asked.op_code == OpCode::Update && response.queries.is_empty());
-    response.id == asked.id && response.op_code == asked.op_code && repeats
+fn answers(response: &Message, query: &Message) -> bool {
+    let repeats = response.queries == query.queries || (query.op_code == OpCode::Update && response.queries.is_empty());
+    response.id == query.id && response.op_code == query.op_code && repeats
 }

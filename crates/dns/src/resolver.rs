@@ -26,7 +26,7 @@ const FALLBACK_DELAY: Duration = Duration::from_millis(300);
 /// request.
 const RESOLUTION_DELAY: Duration = Duration::from_secs(1);
 
-/// A server to ask.
+/// A server to query.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DnsServer {
     /// `host:port`. A host that is not an address is resolved by the system.
@@ -94,7 +94,7 @@ impl fmt::Display for LookupError {
             Self::Name(name) => write!(f, "found '{}', expected a DNS name", name.escape_debug()),
             Self::NotFound(name) => write!(f, "found no records of {name}"),
             Self::Code(name, code) => write!(f, "a server answered {code} for {name}"),
-            Self::Query(server, error) => write!(f, "asking {server}: {error}"),
+            Self::Query(server, error) => write!(f, "querying {server}: {error}"),
             Self::DnsServer(server) => write!(f, "the address of the server {server} is unknown"),
         }
     }
@@ -165,13 +165,13 @@ impl Resolver {
     }
 
     async fn addresses_by_dns(&mut self, name: &str, families: Families) -> Result<Vec<IpAddr>, LookupError> {
-        let mut fault = LookupError::NotFound(name.to_owned());
+        let mut last_error = LookupError::NotFound(name.to_owned());
         for full in self.full_names(name)? {
             let servers = self.servers_in_order();
             let answers = match families {
-                Families::Both => self.ask_both(&full, &servers).await,
-                Families::Ipv4 => [Some(self.ask(&full, RecordType::A, &servers).await), None],
-                Families::Ipv6 => [Some(self.ask(&full, RecordType::AAAA, &servers).await), None],
+                Families::Both => self.query_both(&full, &servers).await,
+                Families::Ipv4 => [Some(self.query(&full, RecordType::A, &servers).await), None],
+                Families::Ipv6 => [Some(self.query(&full, RecordType::AAAA, &servers).await), None],
             };
             let mut found = Vec::new();
             for answer in answers.into_iter().flatten() {
@@ -183,7 +183,7 @@ impl Resolver {
                         _ => None,
                     })),
                     Err(LookupError::NotFound(_)) => {}
-                    Err(error) => fault = error,
+                    Err(error) => last_error = error,
                 }
             }
             found.retain(|ip| families.has(*ip));
@@ -192,14 +192,14 @@ impl Resolver {
                 return Ok(found);
             }
         }
-        Err(fault)
+        Err(last_error)
     }
 
     /// Queries both families at the same time. Once one of them has addresses, the other gets only the resolution
     /// delay; `None` if that is not enough.
-    async fn ask_both(&self, name: &Name, servers: &[DnsServer]) -> [Option<Result<Message, LookupError>>; 2] {
-        let mut v4 = std::pin::pin!(self.ask(name, RecordType::A, servers));
-        let mut v6 = std::pin::pin!(self.ask(name, RecordType::AAAA, servers));
+    async fn query_both(&self, name: &Name, servers: &[DnsServer]) -> [Option<Result<Message, LookupError>>; 2] {
+        let mut v4 = std::pin::pin!(self.query(name, RecordType::A, servers));
+        let mut v6 = std::pin::pin!(self.query(name, RecordType::AAAA, servers));
         let (is_v4, first, second): (_, _, Pin<&mut dyn Future<Output = _>>) = tokio::select! {
             v4 = v4.as_mut() => (true, v4, v6),
             v6 = v6.as_mut() => (false, v6, v4),
@@ -217,14 +217,14 @@ impl Resolver {
     /// # Errors
     /// If there is none.
     pub async fn services(mut self, name: &str) -> Result<Vec<Service>, LookupError> {
-        let mut fault = LookupError::NotFound(name.to_owned());
+        let mut last_error = LookupError::NotFound(name.to_owned());
         for full in self.full_names(name)? {
             let servers = self.servers_in_order();
-            let answer = match self.ask(&full, RecordType::SRV, &servers).await {
+            let answer = match self.query(&full, RecordType::SRV, &servers).await {
                 Ok(answer) => answer,
                 Err(LookupError::NotFound(_)) => continue,
                 Err(error) => {
-                    fault = error;
+                    last_error = error;
                     continue;
                 }
             };
@@ -244,10 +244,10 @@ impl Resolver {
                 return Ok(services);
             }
         }
-        Err(fault)
+        Err(last_error)
     }
 
-    /// The absolute names that a name may mean, in the order in which to ask for them (resolv.conf(5), `ndots`).
+    /// The absolute names that a name may mean, in the order in which to query them (resolv.conf(5), `ndots`).
     fn full_names(&self, name: &str) -> Result<Vec<Name>, LookupError> {
         let read = |text: &str| -> Result<Name, LookupError> {
             let mut name = Name::from_ascii(text).map_err(|_| LookupError::Name(text.to_owned()))?;
@@ -270,10 +270,10 @@ impl Resolver {
     }
 
     /// Queries the servers in turn until one has an answer.
-    async fn ask(&self, name: &Name, kind: RecordType, servers: &[DnsServer]) -> Result<Message, LookupError> {
-        let asked = question(name, kind);
-        let sent = asked.to_vec().map_err(|_| LookupError::Name(name.to_ascii()))?;
-        let mut fault = LookupError::NotFound(name.to_ascii());
+    async fn query(&self, name: &Name, kind: RecordType, servers: &[DnsServer]) -> Result<Message, LookupError> {
+        let query = question(name, kind);
+        let sent = query.to_vec().map_err(|_| LookupError::Name(name.to_ascii()))?;
+        let mut last_error = LookupError::NotFound(name.to_ascii());
         for _ in 0..self.settings.attempts {
             for server in servers {
                 match self.exchange(server, &sent).await {
@@ -285,13 +285,13 @@ impl Resolver {
                         ResponseCode::NoError | ResponseCode::NXDomain => {
                             return Err(LookupError::NotFound(name.to_ascii()));
                         }
-                        code => fault = LookupError::Code(name.to_ascii(), code.to_string()),
+                        code => last_error = LookupError::Code(name.to_ascii(), code.to_string()),
                     },
-                    Err(error) => fault = error,
+                    Err(error) => last_error = error,
                 }
             }
         }
-        Err(fault)
+        Err(last_error)
     }
 
     fn servers_in_order(&mut self) -> Vec<DnsServer> {
@@ -318,21 +318,21 @@ impl Resolver {
         let known: Vec<_> = known.into_iter().filter(|address| server.families.has(address.ip())).collect();
         let is_v4 = known.first().ok_or_else(|| LookupError::DnsServer(server.address.clone()))?.is_ipv4();
         let (first, second): (Vec<_>, Vec<_>) = known.into_iter().partition(|address| address.is_ipv4() == is_v4);
-        let ask = |addresses: Vec<SocketAddr>| self.ask_addresses(server, addresses, sent);
+        let query = |addresses: Vec<SocketAddr>| self.query_addresses(server, addresses, sent);
         let outcome = match self.fallback_delay.filter(|_| !second.is_empty()) {
-            None => ask(first.into_iter().chain(second).collect()).await,
-            Some(delay) => race(ask(first), ask(second), delay).await,
+            None => query(first.into_iter().chain(second).collect()).await,
+            Some(delay) => race(query(first), query(second), delay).await,
         };
         outcome.map_err(|error| LookupError::Query(server.address.clone(), error))
     }
 
-    async fn ask_addresses(
+    async fn query_addresses(
         &self,
         server: &DnsServer,
         addresses: Vec<SocketAddr>,
         sent: &[u8],
     ) -> Result<Message, QueryError> {
-        let mut fault = QueryError::Silent;
+        let mut last_error = QueryError::Timeout;
         for address in addresses {
             let timeout = self.settings.timeout;
             let outcome = if server.is_tcp {
@@ -342,10 +342,10 @@ impl Resolver {
             };
             match outcome {
                 Ok((message, _)) => return Ok(message),
-                Err(error) => fault = error,
+                Err(error) => last_error = error,
             }
         }
-        Err(fault)
+        Err(last_error)
     }
 
     /// Returns a random number below `end`.

@@ -28,7 +28,7 @@ const WAITING_MAX: usize = 512;
 /// The shortest time between the starts of two reads.
 const READ_PAUSE: Duration = Duration::from_millis(10);
 /// How long a read may take, and how long a request waits in the queue.
-const READ_LIMIT: Duration = Duration::from_secs(5);
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest token, in characters. Authorities use 43 (RFC 8555 §8.1 requires 22 at least).
 const TOKEN_LEN_MAX: usize = 256;
 
@@ -44,8 +44,8 @@ pub struct SharedChallenges(Arc<ChallengeReader>);
 struct ChallengeReader {
     storage: SharedStorage,
     authorities_of: AuthoritiesOf,
-    /// [`READ_LIMIT`].
-    limit: Duration,
+    /// [`READ_TIMEOUT`].
+    timeout: Duration,
     runtime: Handle,
     queue: Mutex<LookupQueue>,
     /// A read that has exceeded its time still occupies a thread.
@@ -78,14 +78,14 @@ fn readers() -> MutexGuard<'static, Vec<Arc<ChallengeReader>>> {
 impl SharedChallenges {
     /// Begins to find challenges. Must run in the runtime that executes the reads.
     pub fn new(storage: &SharedStorage, authorities_of: AuthoritiesOf) -> Self {
-        Self::with_limit(storage, authorities_of, READ_LIMIT)
+        Self::with_timeout(storage, authorities_of, READ_TIMEOUT)
     }
 
-    fn with_limit(storage: &SharedStorage, authorities_of: AuthoritiesOf, limit: Duration) -> Self {
+    fn with_timeout(storage: &SharedStorage, authorities_of: AuthoritiesOf, timeout: Duration) -> Self {
         let reader = Arc::new(ChallengeReader {
             storage: storage.clone(),
             authorities_of,
-            limit,
+            timeout,
             runtime: Handle::current(),
             queue: Mutex::default(),
             is_reading: Arc::default(),
@@ -209,7 +209,7 @@ impl ChallengeReader {
     async fn run(self: Arc<Self>) {
         while let Some((name, requests)) = self.next() {
             let begun = Instant::now();
-            let is_late = requests.first_at.elapsed() > self.limit;
+            let is_late = requests.first_at.elapsed() > self.timeout;
             let found = if is_late { None } else { self.read(name, requests.authorities).await };
             let found = found.map(Arc::new);
             for sender in requests.senders {
@@ -241,7 +241,7 @@ impl ChallengeReader {
             is_reading.store(false, Ordering::Release);
             found.map_err(|error| tracing::debug!("{name}: cannot look for a challenge in storage: {error}"))
         });
-        tokio::time::timeout(self.limit, read).await.ok()?.ok()?.ok()?
+        tokio::time::timeout(self.timeout, read).await.ok()?.ok()?.ok()?
     }
 
     /// Ignores poisoning: no code in the lock's scopes can panic between two changes.

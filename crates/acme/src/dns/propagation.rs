@@ -8,7 +8,7 @@ use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::{Name, RData, RecordType};
 use tokio::time::Instant;
 
-use super::zone::{Resolvers, ZoneError, ask_one};
+use super::zone::{Resolvers, ZoneError, query_server};
 
 /// The pause before each look. The first look waits too: a resolver caches the absence of a record that is queried too early.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -16,28 +16,28 @@ const INTERVAL: Duration = Duration::from_secs(2);
 /// The record did not become visible.
 #[derive(Debug)]
 pub struct PropagationError {
-    limit: Duration,
+    timeout: Duration,
     /// The failure of the last look, if it failed.
     last: Option<ZoneError>,
 }
 
 impl fmt::Display for PropagationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the TXT record was not visible after {} s", self.limit.as_secs_f32())?;
+        write!(f, "the TXT record was not visible after {} s", self.timeout.as_secs_f32())?;
         self.last.as_ref().map_or(Ok(()), |error| write!(f, ": {error}"))
     }
 }
 
 impl std::error::Error for PropagationError {}
 
-/// Waits until all servers that answer have the record, for at most `limit`. A failed look is repeated: resolvers recover.
+/// Waits until all servers that answer have the record, for at most `timeout`. A failed look is repeated: resolvers recover.
 pub(crate) async fn wait(
     resolvers: &Resolvers,
     name: &Name,
     value: &str,
-    limit: Duration,
+    timeout: Duration,
 ) -> Result<(), PropagationError> {
-    let end = Instant::now() + limit;
+    let end = Instant::now() + timeout;
     loop {
         tokio::time::sleep(INTERVAL.min(end.saturating_duration_since(Instant::now()))).await;
         let last = match look(resolvers, name, value).await {
@@ -46,7 +46,7 @@ pub(crate) async fn wait(
             Err(error) => Some(error),
         };
         if Instant::now() >= end {
-            return Err(PropagationError { limit, last });
+            return Err(PropagationError { timeout, last });
         }
     }
 }
@@ -64,7 +64,7 @@ async fn visible(servers: &[Vec<SocketAddr>], name: &Name, value: &str) -> Resul
     let mut refusal = None;
     for addresses in servers {
         for &address in addresses {
-            let Ok(response) = ask_one(address, name, RecordType::TXT).await else { continue };
+            let Ok(response) = query_server(address, name, RecordType::TXT).await else { continue };
             match response.response_code {
                 ResponseCode::NoError => {}
                 // The record appears later, or the server is loading its zone.

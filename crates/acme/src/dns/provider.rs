@@ -130,7 +130,7 @@ pub enum ProviderError {
     /// The settings have no account for this name.
     NoAccount(String),
     /// The step was not complete after this time.
-    Slow(Duration),
+    Timeout(Duration),
     /// The program could not run, or failed.
     Program(String),
     /// The DNS server's address is unknown.
@@ -138,7 +138,7 @@ pub enum ProviderError {
     /// The update could not be signed or encoded here.
     Unsigned(String),
     /// The DNS server gave no usable answer.
-    Silent(String),
+    NoUsableAnswer(String),
     /// The DNS server refused the update with this response code.
     Code(ResponseCode),
 }
@@ -161,11 +161,11 @@ impl fmt::Display for ProviderError {
             Self::Unexpected(missing) => write!(f, "found no {missing} in its answer"),
             Self::NoZone(zone) => write!(f, "it has no zone {zone}, or the credentials do not open it"),
             Self::NoAccount(name) => write!(f, "its settings have no account for {name}"),
-            Self::Slow(limit) => write!(f, "not done after {} s", limit.as_secs()),
+            Self::Timeout(timeout) => write!(f, "not done after {} s", timeout.as_secs()),
             Self::Program(error) => f.write_str(error),
             Self::Server(error) => error.fmt(f),
             Self::Unsigned(error) => write!(f, "cannot sign the update: {error}"),
-            Self::Silent(error) => f.write_str(error),
+            Self::NoUsableAnswer(error) => f.write_str(error),
             Self::Code(code) => {
                 write!(f, "the DNS server answered {code}")?;
                 match code {
@@ -183,7 +183,7 @@ impl std::error::Error for ProviderError {}
 
 impl From<QueryError> for ProviderError {
     fn from(error: QueryError) -> Self {
-        Self::Silent(error.to_string())
+        Self::NoUsableAnswer(error.to_string())
     }
 }
 

@@ -83,7 +83,7 @@ impl Rfc2136 {
         // RFC 8945 §5.3: an unsigned success may be forged.
         match verifier {
             Some(mut verifier) => {
-                verifier.verify(&bytes).map_err(|error| ProviderError::Silent(error.to_string())).map(drop)
+                verifier.verify(&bytes).map_err(|error| ProviderError::NoUsableAnswer(error.to_string())).map(drop)
             }
             None => Ok(()),
         }

@@ -86,10 +86,10 @@ impl Resolvers {
     }
 
     /// Queries the resolvers in order until one has an answer. Otherwise returns the last response without one.
-    async fn ask(&self, name: &Name, kind: RecordType) -> Result<Message, ZoneError> {
+    async fn query(&self, name: &Name, kind: RecordType) -> Result<Message, ZoneError> {
         let mut last = Err(ZoneError::Resolvers("none is configured".into()));
         for &server in &self.addresses {
-            match ask_one(server, name, kind).await {
+            match query_server(server, name, kind).await {
                 Ok(message) if !message.answers.is_empty() => return Ok(message),
                 Ok(message) => last = Ok(message),
                 Err(error) if last.is_err() => {
@@ -105,7 +105,7 @@ impl Resolvers {
     pub(crate) async fn zone(&self, name: &Name) -> Result<Name, ZoneError> {
         let mut at = name.clone();
         while !at.is_root() {
-            let response = self.ask(&at, RecordType::SOA).await?;
+            let response = self.query(&at, RecordType::SOA).await?;
             match response.response_code {
                 ResponseCode::NoError => {
                     // A CNAME cannot stand at the apex of a zone, and the SOA record after it is that of its target.
@@ -145,12 +145,12 @@ impl Resolvers {
     /// Whether the servers of the zone `above` delegate a name, or have it as a zone themselves. `None`: none of them answers.
     async fn is_delegated(&self, name: &Name, above: &Name) -> Option<bool> {
         let servers = self.servers(above).await.ok()?;
-        let mut asked = JoinSet::new();
+        let mut queries = JoinSet::new();
         for server in servers.into_iter().flatten().take(PARENTS_MAX) {
             let name = name.clone();
-            asked.spawn(async move { ask_one(server, &name, RecordType::SOA).await });
+            queries.spawn(async move { query_server(server, &name, RecordType::SOA).await });
         }
-        while let Some(answered) = asked.join_next().await {
+        while let Some(answered) = queries.join_next().await {
             let Ok(Ok(response)) = answered else { continue };
             if matches!(response.response_code, ResponseCode::NoError | ResponseCode::NXDomain) {
                 let has = |records: &[Record], kind| {
@@ -166,7 +166,7 @@ impl Resolvers {
     pub(crate) async fn target(&self, name: &Name) -> Result<Name, ZoneError> {
         let mut at = name.clone();
         for _ in 0..ALIASES_MAX {
-            let response = self.ask(&at, RecordType::CNAME).await?;
+            let response = self.query(&at, RecordType::CNAME).await?;
             let target = response.answers.iter().find_map(|record| match &record.data {
                 RData::CNAME(target) if record.name == at => Some(target.0.clone()),
                 _ => None,
@@ -179,7 +179,7 @@ impl Resolvers {
 
     /// The values of a name's TXT records, or of those that its CNAME records lead to.
     pub(crate) async fn texts(&self, name: &Name) -> Result<Vec<Vec<u8>>, ZoneError> {
-        let response = self.ask(name, RecordType::TXT).await?;
+        let response = self.query(name, RecordType::TXT).await?;
         match response.response_code {
             ResponseCode::NoError | ResponseCode::NXDomain => {}
             code => return Err(ZoneError::Code(name.to_string(), code.to_string())),
@@ -193,13 +193,13 @@ impl Resolvers {
 
     /// The addresses of the servers that a zone's NS records name: one list for each server.
     async fn servers(&self, zone: &Name) -> Result<Vec<Vec<SocketAddr>>, ZoneError> {
-        let response = self.ask(zone, RecordType::NS).await?;
+        let response = self.query(zone, RecordType::NS).await?;
         let mut servers = Vec::new();
         for record in &response.answers {
             let RData::NS(server) = &record.data else { continue };
             let mut addresses = Vec::new();
             for kind in [RecordType::A, RecordType::AAAA] {
-                let Ok(response) = self.ask(&server.0, kind).await else { continue };
+                let Ok(response) = self.query(&server.0, kind).await else { continue };
                 addresses.extend(response.answers.iter().filter_map(|record| match &record.data {
                     RData::A(ip) => Some(SocketAddr::new(ip.0.into(), self.zone_port)),
                     RData::AAAA(ip) => Some(SocketAddr::new(ip.0.into(), self.zone_port)),
@@ -215,8 +215,8 @@ impl Resolvers {
 }
 
 /// Queries one server.
-pub(crate) async fn ask_one(server: SocketAddr, name: &Name, kind: RecordType) -> Result<Message, QueryError> {
-    let sent = question(name, kind).to_vec().map_err(|_| QueryError::Garbage)?;
+pub(crate) async fn query_server(server: SocketAddr, name: &Name, kind: RecordType) -> Result<Message, QueryError> {
+    let sent = question(name, kind).to_vec().map_err(|_| QueryError::Malformed)?;
     Ok(exchange(server, &sent).await?.0)
 }
 
@@ -293,8 +293,8 @@ mod tests {
             let is_delegated = question(request).name().to_ascii() == "_acme-challenge.own.example.com.";
             answer(request, Vec::new(), is_delegated.then(|| RData::NS(NS(name("ns.example.net")))))
         });
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let log = Arc::clone(&asked);
+        let queried = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&queried);
         let resolver = server(move |request, _| {
             let question = question(request);
             let text = question.name().to_ascii();
@@ -321,8 +321,8 @@ mod tests {
         let blocked = Resolvers { zone_port, ..resolvers };
         let found = blocked.zone_of_record(&name("_acme-challenge.own.example.com")).await.unwrap();
         assert_eq!(found.to_ascii(), "example.com.");
-        let asked = asked.lock().unwrap();
-        assert!(!asked.is_empty() && !asked.iter().any(|name| name.starts_with("_acme-challenge")), "{asked:?}");
+        let queried = queried.lock().unwrap();
+        assert!(!queried.is_empty() && !queried.iter().any(|name| name.starts_with("_acme-challenge")), "{queried:?}");
     }
 
     // resolv.conf(5): lines `nameserver ADDRESS`.

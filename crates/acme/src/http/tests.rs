@@ -32,9 +32,9 @@ async fn a_response_has_bounds() {
     assert_eq!(double.lines(), ["GET /", "GET /"]);
     // A server that accepts and stays silent.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let client = client.limit(Duration::from_millis(50));
+    let client = client.timeout(Duration::from_millis(50));
     let slow = client.send(HttpRequest::get(format!("http://{}", listener.local_addr().unwrap()))).await;
-    assert!(matches!(slow, Err(HttpError::Slow(_))));
+    assert!(matches!(slow, Err(HttpError::Timeout(_))));
 }
 
 // RFC 9110 §15.4: the statuses that redirect a GET; 304 is none of them.
@@ -132,8 +132,8 @@ async fn redirects_share_the_time_limit() {
         }
     });
     let client = HttpClient::new(&[]).unwrap();
-    let response = client.clone().limit(Duration::from_millis(100)).get_following(&mut url, 10, Redirects::All).await;
-    assert!(matches!(response, Err(HttpError::Slow(_))), "{response:?}");
+    let response = client.clone().timeout(Duration::from_millis(100)).get_following(&mut url, 10, Redirects::All).await;
+    assert!(matches!(response, Err(HttpError::Timeout(_))), "{response:?}");
     let response = client.get_following(&mut url, 2, Redirects::KeepHttps).await;
     assert!(matches!(response, Err(HttpError::Redirects(2))), "{response:?}");
     server.abort();

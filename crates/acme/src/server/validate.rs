@@ -72,7 +72,7 @@ impl Validation {
         let mut url = format!("http://{host}{port}/.well-known/acme-challenge/{}", self.token);
         // RFC 8555 §10.2 counts on no certificate: the client may redirect to HTTPS before it has the one that it orders here.
         let client = HttpClient::unverified(&ProxyChoice::Direct).map_err(|error| Problem::internal(&error))?;
-        let client = client.limit(VALIDATION_TIMEOUT).body_bytes_max(ANSWER_BYTES_MAX);
+        let client = client.timeout(VALIDATION_TIMEOUT).body_bytes_max(ANSWER_BYTES_MAX);
         let response = client.get_following(&mut url, REDIRECTS_MAX, Redirects::All).await;
         let response = response.map_err(|error| connection(format!("{url}: {error}")))?;
         if response.status != StatusCode::OK {

@@ -28,7 +28,7 @@ const BASE: &str = "https://api.zerossl.com";
 /// The authority's name in storage keys, as in Caddy.
 pub(crate) const STORAGE_KEY: &str = "zerossl";
 /// How long the interface may take for one request: the limit of Caddy's client.
-const REQUEST_LIMIT: Duration = Duration::from_secs(2 * 60);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2 * 60);
 /// The pause before each look whether the certificate is issued, as in CertMagic.
 const POLL: Duration = Duration::from_secs(5);
 /// The part of the interface's explanation that the log shows, in characters.
@@ -104,7 +104,7 @@ pub(crate) async fn obtain(
     wanted: CertificateRequest<'_>,
     storage: &SharedStorage,
 ) -> Result<ObtainedCertificate, AcmeError> {
-    let http = HttpClient::new(&[])?.limit(REQUEST_LIMIT);
+    let http = HttpClient::new(&[])?.timeout(REQUEST_TIMEOUT);
     let interface = Interface { http, base: issuer.base.clone(), key: issuer.api_key.clone() };
     let key = make_key(wanted.key).await?;
     let request = request_params(wanted)?.serialize_request(&key)?.pem()?;
@@ -129,7 +129,7 @@ pub(crate) async fn obtain(
             Err(AcmeError::Malformed("found a certificate that is not PEM".to_owned()))
         }
     };
-    let done = tokio::time::timeout(2 * POLL_TIMEOUT, work).await.unwrap_or(Err(AcmeError::Slow(2 * POLL_TIMEOUT)));
+    let done = tokio::time::timeout(2 * POLL_TIMEOUT, work).await.unwrap_or(Err(AcmeError::Timeout(2 * POLL_TIMEOUT)));
     match done {
         Ok(chain) => {
             pending.id = None;
@@ -183,7 +183,7 @@ async fn issue(interface: &Interface, issuer: &ZeroSslIssuer, id: &str) -> Resul
             status = interface.call::<CertificateObject>("poll", Method::GET, &format!("/{id}"), None).await?.status;
         }
     };
-    tokio::time::timeout(POLL_TIMEOUT, wait).await.unwrap_or(Err(AcmeError::Slow(POLL_TIMEOUT)))
+    tokio::time::timeout(POLL_TIMEOUT, wait).await.unwrap_or(Err(AcmeError::Timeout(POLL_TIMEOUT)))
 }
 
 /// The interface and the key for it.

@@ -157,14 +157,18 @@ pub(crate) fn configuration_changed() {
 }
 
 /// Executes a request. Only [`ProfileCommand::Start`] without a query uses `body`.
-pub(super) async fn perform(ask: ProfileCommand, body: Vec<u8>, worker: Rc<dyn Worker>) -> AdminResponse {
-    match respond(ask, body, &worker).await {
+pub(super) async fn perform(command: ProfileCommand, body: Vec<u8>, worker: Rc<dyn Worker>) -> AdminResponse {
+    match respond(command, body, &worker).await {
         Ok(response) | Err(response) => response,
     }
 }
 
-async fn respond(ask: ProfileCommand, body: Vec<u8>, worker: &Rc<dyn Worker>) -> Result<AdminResponse, AdminResponse> {
-    Ok(match ask {
+async fn respond(
+    command: ProfileCommand,
+    body: Vec<u8>,
+    worker: &Rc<dyn Worker>,
+) -> Result<AdminResponse, AdminResponse> {
+    Ok(match command {
         ProfileCommand::Page => AdminResponse::text(page(), MediaType::Page),
         ProfileCommand::Start(options) => {
             let start = move || {

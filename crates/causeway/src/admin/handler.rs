@@ -39,9 +39,10 @@ impl Handler for AdminHandler {
             return response.step(cx);
         }
         let endpoint = std::str::from_utf8(cx.path()).ok().and_then(endpoint);
-        let asked = parse_command(cx).and_then(|ask| check_declared_length(cx, ask.body_bytes_max()).map(|()| ask));
-        let ask = match asked {
-            Ok(ask) => ask,
+        let parsed =
+            parse_command(cx).and_then(|command| check_declared_length(cx, command.body_bytes_max()).map(|()| command));
+        let command = match parsed {
+            Ok(command) => command,
             Err(response) => {
                 if let Some(endpoint) = endpoint {
                     response.count(cx, endpoint, &self.state.metrics);
@@ -54,8 +55,8 @@ impl Handler for AdminHandler {
         let remote = self.guard.remote().map(|guard| (Arc::clone(guard), RemoteClient::of(cx)));
         let (worker, at_work) = (cx.worker().clone(), Arc::clone(&state));
         let work = async move {
-            match resolved(ask, remote, &at_work).await {
-                Ok(ask) => perform(ask, body, at_work, worker).await,
+            match resolved(command, remote, &at_work).await {
+                Ok(command) => perform(command, body, at_work, worker).await,
                 Err(response) => response,
             }
         };
@@ -71,21 +72,21 @@ impl Handler for AdminHandler {
 /// Replaces `/id/NAME` in a command of a remote client by the path that it stands for now, if the client may use that path: as in Caddy,
 /// a permission for the name alone is not enough.
 async fn resolved(
-    mut ask: AdminCommand,
+    mut command: AdminCommand,
     remote: Option<(Arc<RemoteGuard>, Option<RemoteClient>)>,
     state: &AdminState,
 ) -> Result<AdminCommand, AdminResponse> {
     let (AdminCommand::Read { path } | AdminCommand::Change { path, .. } | AdminCommand::Refused { path, .. }) =
-        &mut ask
+        &mut command
     else {
-        return Ok(ask);
+        return Ok(command);
     };
     if let Some((guard, client)) = remote.filter(|_| path.starts_with("/id/")) {
         // The path that was checked is the one that is used, even if the name moves meanwhile.
         *path = state.control.resolve(path.clone()).await.map_err(|error| AdminResponse::change_error(&error))?;
         guard.check(client.as_ref(), path, SystemTime::now())?;
     }
-    Ok(ask)
+    Ok(command)
 }
 
 /// The endpoints, as the metrics name them. One that ends in a slash stands for all paths below it.
@@ -137,8 +138,8 @@ fn parse_command(cx: &Context) -> Result<AdminCommand, AdminResponse> {
         let value = head.fields().get(name).unwrap_or_default();
         String::from_utf8_lossy(value).into_owned()
     };
-    let only_post = |ask| match method {
-        Method::Post => Ok(ask),
+    let only_post = |command| match method {
+        Method::Post => Ok(command),
         _ => Err(AdminResponse::not_allowed("POST")),
     };
     let content_type = text(names::CONTENT_TYPE.into());
@@ -154,8 +155,8 @@ fn parse_command(cx: &Context) -> Result<AdminCommand, AdminResponse> {
         "/stop" => only_post(AdminCommand::Stop),
         "/causeway/upgrade" => {
             let is_over_unix = matches!(cx.arrival().ends, Endpoints::Unix(_));
-            let ask = only_post(AdminCommand::Upgrade { is_over_unix })?;
-            require_json(&content_type).map(|()| ask)
+            let command = only_post(AdminCommand::Upgrade { is_over_unix })?;
+            require_json(&content_type).map(|()| command)
         }
         _ if path.starts_with("/pki/") => parse_authority(&path, method),
         _ if path == "/causal" || path.starts_with("/causal/") || path == causal::PPROF_PATH => {

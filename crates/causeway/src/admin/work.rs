@@ -95,13 +95,13 @@ pub(super) enum AuthorityForm {
 
 /// Executes a command. A command that has reached the server is completed even if the client disconnects.
 pub(super) async fn perform(
-    ask: AdminCommand,
+    command: AdminCommand,
     body: Option<IncomingBody>,
     state: Arc<AdminState>,
     worker: Rc<dyn Worker>,
 ) -> AdminResponse {
     let context = CommandContext { state, worker };
-    let done = match ask {
+    let done = match command {
         AdminCommand::Read { path } => return context.read(path).await,
         AdminCommand::Refused { path, response } => match context.state.control.resolve(path).await {
             Ok(_) => Err(response),
@@ -116,8 +116,8 @@ pub(super) async fn perform(
         AdminCommand::CacheUsage => context.cache_usage().await,
         AdminCommand::Purge(which) => context.purge(which).await,
         AdminCommand::Metrics(format) => context.metrics(format).await,
-        AdminCommand::Causal(ask) => match read_body(body, causal::BODY_BYTES_MAX).await {
-            Ok(body) => return causal::perform(ask, body, context.worker).await,
+        AdminCommand::Causal(command) => match read_body(body, causal::BODY_BYTES_MAX).await {
+            Ok(body) => return causal::perform(command, body, context.worker).await,
             Err(response) => Err(response),
         },
         AdminCommand::Change { verb: Verb::Delete, path, if_match, force, by } => {

@@ -121,7 +121,7 @@ impl StatusCommand {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let address = address(self.address.as_deref(), &Value::Null, &Registry::default())?;
         let endpoint = AdminEndpoint { read_timeout: Some(STATUS_TIMEOUT), ..AdminEndpoint::of(&address) };
-        let response = endpoint.ask("GET /causeway/status", &[], b"")?;
+        let response = endpoint.request("GET /causeway/status", &[], b"")?;
         response
             .error_for_status()
             .map_err(|message| anyhow!("the server on {address} does not report its status: {message}"))?;
@@ -298,10 +298,10 @@ impl AdminEndpoint {
         Ok(Self { name: text.to_owned(), socket: AdminSocket::Tcp(socket), host, origin, read_timeout })
     }
 
-    /// As [`ask`](Self::ask), for requests that change the server. During an upgrade the former process has status 503 for them
+    /// As [`request`](Self::request), for requests that change the server. During an upgrade the former process has status 503 for them
     /// and has not executed them; it closes its listener, so the new process accepts the next connection.
     fn command(&self, line: &str, fields: &[(&str, &str)], body: &[u8]) -> anyhow::Result<ApiResponse> {
-        let mut response = self.ask(line, fields, body)?;
+        let mut response = self.request(line, fields, body)?;
         for _ in 0..RETRIES_MAX {
             if response.status != 503 {
                 break;
@@ -315,7 +315,7 @@ impl AdminEndpoint {
     }
 
     /// Sends one request on a connection of its own and returns the response.
-    pub(super) fn ask(&self, line: &str, fields: &[(&str, &str)], body: &[u8]) -> anyhow::Result<ApiResponse> {
+    pub(super) fn request(&self, line: &str, fields: &[(&str, &str)], body: &[u8]) -> anyhow::Result<ApiResponse> {
         self.send(self.connect()?, line, fields, body)
     }
 

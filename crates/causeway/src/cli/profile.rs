@@ -249,7 +249,7 @@ impl Profiles {
         let body = options.to_string();
         for endpoint in endpoints {
             let response =
-                endpoint.ask("POST /causal/start", &[("Content-Type", "application/json")], body.as_bytes())?;
+                endpoint.request("POST /causal/start", &[("Content-Type", "application/json")], body.as_bytes())?;
             response
                 .error_for_status()
                 .map_err(|message| anyhow!("the server on {} did not start a profile: {message}", endpoint.name))?;
@@ -303,7 +303,7 @@ impl Profiles {
     fn report(&self) -> anyhow::Result<Report> {
         let mut reports = Vec::new();
         for StartedProfile { endpoint, number, .. } in &self.0 {
-            let response = endpoint.ask(&format!("GET /causal/report?number={number}"), &[], b"")?;
+            let response = endpoint.request(&format!("GET /causal/report?number={number}"), &[], b"")?;
             response
                 .error_for_status()
                 .map_err(|message| anyhow!("the server on {} has no report: {message}", endpoint.name))?;
@@ -337,7 +337,7 @@ impl StartedProfile {
     fn status(&self) -> anyhow::Result<Option<Value>> {
         let endpoint = &self.endpoint;
         let gone = || format!("the server on {} stopped responding while it was profiled", endpoint.name);
-        let response = endpoint.ask("GET /causal/status", &[], b"").with_context(gone)?;
+        let response = endpoint.request("GET /causal/status", &[], b"").with_context(gone)?;
         response
             .error_for_status()
             .map_err(|message| anyhow!("the server on {} did not report its progress: {message}", endpoint.name))?;
@@ -346,7 +346,7 @@ impl StartedProfile {
     }
 
     fn stop(&self) -> anyhow::Result<ApiResponse> {
-        self.endpoint.ask(&format!("POST /causal/stop?number={}", self.number), &[], b"")
+        self.endpoint.request(&format!("POST /causal/stop?number={}", self.number), &[], b"")
     }
 }
 

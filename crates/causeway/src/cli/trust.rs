@@ -69,7 +69,7 @@ impl AuthorityFlags {
     fn root(self) -> anyhow::Result<TrustedRoot> {
         let config = client::configured(self.address.as_deref(), self.config, self.adapter)?;
         let address = client::address(self.address.as_deref(), &config, &Registry::default())?;
-        let response = AdminEndpoint::of(&address).ask(&format!("GET /pki/ca/{}", self.ca), &[], b"")?;
+        let response = AdminEndpoint::of(&address).request(&format!("GET /pki/ca/{}", self.ca), &[], b"")?;
         response
             .error_for_status()
             .map_err(|message| anyhow!("the server on {address} has no authority '{}': {message}", self.ca))?;

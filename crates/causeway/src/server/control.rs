@@ -247,7 +247,7 @@ impl Control {
     /// # Errors
     /// Returns the reason when the configuration is refused; the previous one stays in effect.
     pub async fn load(&self, load: LoadRequest) -> Result<(), LoadError> {
-        self.ask(|reply| Command::Load(load, reply)).await.unwrap_or(Err(LoadError::Stopping))
+        self.request(|reply| Command::Load(load, reply)).await.unwrap_or(Err(LoadError::Stopping))
     }
 
     /// Loads a pulled configuration as a whole.
@@ -255,7 +255,7 @@ impl Control {
     /// # Errors
     /// As [`load`](Self::load), and [`LoadError::Superseded`].
     pub(super) async fn load_pulled(&self, load: PulledLoad) -> Result<(), LoadError> {
-        self.ask(|reply| Command::LoadPulled(load, reply)).await.unwrap_or(Err(LoadError::Stopping))
+        self.request(|reply| Command::LoadPulled(load, reply)).await.unwrap_or(Err(LoadError::Stopping))
     }
 
     /// Changes one value of the configuration and loads the result.
@@ -264,7 +264,7 @@ impl Control {
     /// Returns the reason when the change is refused; the configuration then stays as it was.
     pub async fn change(&self, change: Change) -> Result<(), ChangeError> {
         let stopping = Err(ChangeError::Load(LoadError::Stopping));
-        self.ask(|reply| Command::Change(change, reply)).await.unwrap_or(stopping)
+        self.request(|reply| Command::Change(change, reply)).await.unwrap_or(stopping)
     }
 
     /// Checks the path and the entity tag of a [`Change`] whose value could not be parsed.
@@ -273,7 +273,7 @@ impl Control {
     /// As of [`change`](Self::change), for the path and the entity tag.
     pub(crate) async fn check(&self, path: String, if_match: Option<String>) -> Result<(), ChangeError> {
         let stopping = Err(ChangeError::Load(LoadError::Stopping));
-        self.ask(|reply| Command::Query(Query::Check(path, if_match, reply))).await.unwrap_or(stopping)
+        self.request(|reply| Command::Query(Query::Check(path, if_match, reply))).await.unwrap_or(stopping)
     }
 
     /// Reads one value of the configuration: `/config/…` or `/id/…`.
@@ -282,7 +282,7 @@ impl Control {
     /// When the path does not lead to a value.
     pub async fn read(&self, path: String) -> Result<Excerpt, ChangeError> {
         let stopping = Err(ChangeError::Load(LoadError::Stopping));
-        self.ask(|reply| Command::Query(Query::Read(path, reply))).await.unwrap_or(stopping)
+        self.request(|reply| Command::Query(Query::Read(path, reply))).await.unwrap_or(stopping)
     }
 
     /// Returns the path below `/config` for one below `/id`, and others unchanged.
@@ -291,7 +291,7 @@ impl Control {
     /// When no object has the name.
     pub(crate) async fn resolve(&self, path: String) -> Result<String, ChangeError> {
         let stopping = Err(ChangeError::Load(LoadError::Stopping));
-        self.ask(|reply| Command::Query(Query::Resolve(path, reply))).await.unwrap_or(stopping)
+        self.request(|reply| Command::Query(Query::Resolve(path, reply))).await.unwrap_or(stopping)
     }
 
     /// Returns the data of a certificate authority; `None` when there is none with this id, or the server is gone.
@@ -299,12 +299,12 @@ impl Control {
     /// # Errors
     /// When the local authority was missing and could not be created.
     pub async fn authority(&self, id: String) -> Result<Option<AuthorityFacts>, causeway_certs::Error> {
-        self.ask(|reply| Command::Query(Query::Authority(id, reply))).await.unwrap_or(Ok(None))
+        self.request(|reply| Command::Query(Query::Authority(id, reply))).await.unwrap_or(Ok(None))
     }
 
     /// Describes every name whose certificate the server obtains, sorted by name; `None` when the server is gone.
     pub async fn certificates(&self) -> Option<Vec<CertificateStatus>> {
-        self.ask(|reply| Command::Query(Query::Certificates(reply))).await
+        self.request(|reply| Command::Query(Query::Certificates(reply))).await
     }
 
     /// Returns the server's counters, also while it loads a configuration; `None` once it stops.
@@ -317,7 +317,7 @@ impl Control {
     /// Returns the file that the configuration was read from; `None` after the API has loaded another configuration. Waits for the end of
     /// an upgrade.
     pub async fn followed_file(&self) -> Option<ConfigFile> {
-        self.ask(Command::FollowedFile).await.flatten()
+        self.request(Command::FollowedFile).await.flatten()
     }
 
     /// Starts another process, of this program or of `binary`, which takes the server's place with its sockets and its
@@ -326,7 +326,7 @@ impl Control {
     /// # Errors
     /// The reason when the other process does not serve. This server continues.
     pub async fn upgrade(&self, binary: Option<PathBuf>) -> Result<u32, UpgradeError> {
-        self.ask(|reply| Command::Upgrade(binary, reply)).await.unwrap_or(Err(UpgradeError::Stopping))
+        self.request(|reply| Command::Upgrade(binary, reply)).await.unwrap_or(Err(UpgradeError::Stopping))
     }
 
     /// Stops the server.
@@ -365,7 +365,7 @@ impl Control {
         self.commands.is_closed()
     }
 
-    async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Option<T> {
+    async fn request<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Option<T> {
         let (reply, answer) = oneshot::channel();
         self.commands.send(command(reply)).await.ok()?;
         answer.await.ok()

@@ -17,9 +17,9 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
 /// How long a server may take to answer.
-const HTTP_LIMIT: Duration = Duration::from_secs(30);
+const HTTP_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long Tailscale's daemon may take for one answer: it may order the certificate first. Less than a handshake waits.
-const TAILSCALE_LIMIT: Duration = Duration::from_secs(50);
+const TAILSCALE_TIMEOUT: Duration = Duration::from_secs(50);
 /// A chain with its key has some KiB.
 const BODY_BYTES_MAX: usize = 256 * 1024;
 /// How much of an error's text the log has, in characters.
@@ -45,8 +45,8 @@ impl Getter {
     /// The system's root certificates cannot be read.
     pub(super) fn new(source: &CertificateGetter) -> Result<Self, HttpError> {
         let client = match source {
-            CertificateGetter::Http(_) => HttpClient::new(&[])?.limit(HTTP_LIMIT).body_bytes_max(BODY_BYTES_MAX),
-            CertificateGetter::Tailscale => HttpClient::unix(&socket()).limit(TAILSCALE_LIMIT),
+            CertificateGetter::Http(_) => HttpClient::new(&[])?.timeout(HTTP_TIMEOUT).body_bytes_max(BODY_BYTES_MAX),
+            CertificateGetter::Tailscale => HttpClient::unix(&socket()).timeout(TAILSCALE_TIMEOUT),
         };
         Ok(Self { source: source.clone(), client, is_failing: AtomicBool::new(false) })
     }
@@ -55,7 +55,7 @@ impl Getter {
     ///
     /// # Errors
     /// The source should have one, but failed. The log has the first of several such faults.
-    pub(super) async fn ask(&self, sought: &SoughtCertificate) -> Result<Option<Arc<CertifiedKey>>, ()> {
+    pub(super) async fn get(&self, sought: &SoughtCertificate) -> Result<Option<Arc<CertifiedKey>>, ()> {
         let answer = match &self.source {
             CertificateGetter::Http(url) => self.ask_server(url, sought).await,
             CertificateGetter::Tailscale => self.ask_tailscale(sought.server_name.as_deref().unwrap_or_default()).await,

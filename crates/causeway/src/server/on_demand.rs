@@ -41,7 +41,7 @@ const FAILURES_KEPT: Duration = Duration::from_secs(6 * 60 * 60);
 /// How long a name is refused after the permission endpoint has denied it, or has failed.
 const DENIED_FOR: Duration = Duration::from_secs(10);
 /// How long the permission endpoint may take: Caddy's limit.
-const ASK_LIMIT: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The endpoint's answer is its status; its body is ignored.
 const ASK_BODY_BYTES_MAX: usize = 64 * 1024;
 
@@ -58,12 +58,12 @@ impl Permission {
     /// # Errors
     /// The system's root certificates cannot be read.
     pub(super) fn new(endpoint: &str) -> Result<Self, HttpError> {
-        let client = HttpClient::new(&[])?.limit(ASK_LIMIT).body_bytes_max(ASK_BODY_BYTES_MAX);
+        let client = HttpClient::new(&[])?.timeout(REQUEST_TIMEOUT).body_bytes_max(ASK_BODY_BYTES_MAX);
         Ok(Self { endpoint: endpoint.to_owned(), client })
     }
 
     /// Returns whether the endpoint allows the name; `None` if it does not answer.
-    pub(super) async fn ask(&self, name: &str) -> Option<bool> {
+    pub(super) async fn allows(&self, name: &str) -> Option<bool> {
         match self.client.send(HttpRequest::get(url(&self.endpoint, name))).await {
             Ok(response) => {
                 tracing::debug!(name, status = response.status.as_u16(), "the permission endpoint answered");
@@ -227,7 +227,7 @@ async fn run(shared: Arc<Shared>, wanted: WantedCertificate) {
     // As in CertMagic, the last source decides: if it fails, there is no order.
     let mut answer = Ok(None);
     for getter in getters {
-        answer = getter.ask(&sought).await;
+        answer = getter.get(&sought).await;
         if matches!(answer, Ok(Some(_))) {
             break;
         }
@@ -270,7 +270,7 @@ async fn sign(shared: &Shared, name: &str, signed: SignedName) -> Option<Arc<Cer
 
 async fn is_allowed(shared: &Shared, name: &str) -> bool {
     let Some(permission) = &shared.permission else { return true };
-    let answer = permission.ask(name).await;
+    let answer = permission.allows(name).await;
     // Without an answer there is a message about that already.
     if answer == Some(false) {
         tracing::info!("{name}: no certificate: {} does not allow it", without_secrets(&permission.endpoint));
@@ -518,8 +518,8 @@ mod tests {
         assert!(receiver.await.is_ok_and(|found| found.is_none()));
         let next = OnDemand { shared }.obtain(sought());
         assert!(next.is_some());
-        let asked = tokio::time::timeout(Duration::from_secs(60), endpoint.accept()).await;
-        asked.expect("no other task asks the endpoint").unwrap();
+        let request = tokio::time::timeout(Duration::from_secs(60), endpoint.accept()).await;
+        request.expect("no other task asks the endpoint").unwrap();
         std::fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use causeway_acme::http::{HttpClient, HttpError, HttpRequest, HttpResponse, LIMIT, Method, without_secrets};
+use causeway_acme::http::{HttpClient, HttpError, HttpRequest, HttpResponse, Method, REQUEST_TIMEOUT, without_secrets};
 use causeway_config::caddyfile::Directives;
 use causeway_config::plan::{CertificateFiles, ConfigPull, HttpLoader, LoaderCredentials, PlanError};
 use causeway_engine::certificate::{CertifiedKey, certified_key};
@@ -66,7 +66,7 @@ impl PullError {
     /// Whether another attempt may succeed a moment later.
     fn is_transient(&self) -> bool {
         match self {
-            Self::Exchange(HttpError::Exchange(_) | HttpError::Slow(_)) => true,
+            Self::Exchange(HttpError::Exchange(_) | HttpError::Timeout(_)) => true,
             // As in Caddy.
             Self::Status(status) => !(200..500).contains(status),
             _ => false,
@@ -292,7 +292,7 @@ fn client(loader: &HttpLoader, identity: Option<&ServerIdentity>) -> Result<Http
         LoaderCredentials::Files(files) => Some(read(files)?),
     };
     let client = HttpClient::with_identity(&loader.roots, credentials).map_err(PullError::Exchange)?;
-    Ok(client.limit(loader.limit.unwrap_or(LIMIT)).body_bytes_max(CONFIG_BYTES_MAX))
+    Ok(client.timeout(loader.limit.unwrap_or(REQUEST_TIMEOUT)).body_bytes_max(CONFIG_BYTES_MAX))
 }
 
 /// Reads a client's certificate. Without the checks of a site's certificate, whose names matter.
@@ -338,7 +338,7 @@ mod tests {
     fn causes_that_may_be_brief() {
         let is_transient = |status| PullError::Status(status).is_transient();
         assert_eq!([100, 301, 404, 499, 500, 503].map(is_transient), [true, false, false, false, true, true]);
-        assert!(PullError::Exchange(HttpError::Slow(LIMIT)).is_transient());
+        assert!(PullError::Exchange(HttpError::Timeout(REQUEST_TIMEOUT)).is_transient());
         for lasting in [
             PullError::Exchange(HttpError::TooLong(1)),
             PullError::Exchange(HttpError::Url(String::new())),

@@ -6,7 +6,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use causeway_acme::http::{HttpClient, HttpError, LIMIT, Redirects, StatusCode, without_secrets};
+use causeway_acme::http::{HttpClient, HttpError, REQUEST_TIMEOUT, Redirects, StatusCode, without_secrets};
 use causeway_config::plan::RangeFetch;
 use ipnet::IpNet;
 use tokio::task::AbortHandle;
@@ -88,7 +88,7 @@ async fn fetch_all(fetch: &RangeFetch) -> Result<Vec<IpNet>, (&str, RangeFetchEr
     let client = blocking(|| HttpClient::new(&[])).await;
     let client = client.map_err(RangeFetchError::Panicked).and_then(|client| client.map_err(RangeFetchError::Exchange));
     let client = client.map_err(|error| (&*urls[0], error))?;
-    let client = client.limit(fetch.timeout.unwrap_or(LIMIT)).body_bytes_max(BODY_BYTES_MAX);
+    let client = client.timeout(fetch.timeout.unwrap_or(REQUEST_TIMEOUT)).body_bytes_max(BODY_BYTES_MAX);
     let mut networks = Vec::new();
     for url in urls {
         networks.extend(fetch_part(&client, url).await.map_err(|error| (&**url, error))?);

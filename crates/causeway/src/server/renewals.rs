@@ -21,8 +21,8 @@ const SLEEP_MAX: Duration = Duration::from_secs(10 * 60);
 /// The fraction of the lifetime that remains at the latest when a certificate is renewed, independent of its authority's suggestion; CertMagic's.
 const LAST_RATIO: f64 = 1.0 / 20.0;
 /// The time until the next query after an authority has given no advice (RFC 9773), and the shortest time between two queries.
-const ASK_AGAIN: Duration = Duration::from_secs(6 * 60 * 60);
-const ASK_PAUSE: Duration = Duration::from_secs(60);
+const REPEAT_INTERVAL: Duration = Duration::from_secs(6 * 60 * 60);
+const REQUEST_PAUSE: Duration = Duration::from_secs(60);
 /// How long after a renewal the authority's advice is ignored.
 const ADVICE_PAUSE: Duration = Duration::from_secs(60 * 60);
 /// Pauses between failed attempts in minutes, after Caddy's: short ones first, because most causes are mistakes that the operator is
@@ -233,7 +233,7 @@ impl AdvisedName {
 struct Advice {
     leaf: Arc<Certificate>,
     at: Option<SystemTime>,
-    ask_at: SystemTime,
+    request_at: SystemTime,
 }
 
 impl Task {
@@ -326,35 +326,36 @@ impl Task {
         let known = advised.advice.as_ref().filter(is_its);
         // Only while the certificate is fresh, by the ratio or by the authority's suggestion: a due one is renewed anyhow.
         let fresh_until = known.map_or(due, |advice| due.max(renew_at(advice)));
-        if !left(fresh_until, now).is_zero() && known.is_none_or(|advice| advice.ask_at <= now) {
+        if !left(fresh_until, now).is_zero() && known.is_none_or(|advice| advice.request_at <= now) {
             let known_at = known.and_then(|advice| advice.at);
             // A certificate that becomes due meanwhile is renewed at once.
-            let asked = tokio::time::timeout(left(fresh_until, now), self.ask(&issued, known_at, now)).await;
-            let unanswered = Advice { leaf: Arc::clone(&issued.certificate), at: known_at, ask_at: now + ASK_AGAIN };
-            advised.advice = Some(asked.unwrap_or(unanswered));
+            let answer = tokio::time::timeout(left(fresh_until, now), self.advise(&issued, known_at, now)).await;
+            let unanswered =
+                Advice { leaf: Arc::clone(&issued.certificate), at: known_at, request_at: now + REPEAT_INTERVAL };
+            advised.advice = Some(answer.unwrap_or(unanswered));
             locked(&self.advised).insert(name.clone(), advised.clone());
             now = SystemTime::now();
         }
         match advised.advice.as_ref().filter(is_its) {
-            Some(advice) => left(renew_at(advice), now).min(left(advice.ask_at, now).max(ASK_PAUSE)),
+            Some(advice) => left(renew_at(advice), now).min(left(advice.request_at, now).max(REQUEST_PAUSE)),
             None => left(due, now),
         }
     }
 
     /// Queries the authority that has issued the certificate for the time of its renewal. A failed query does not change `known_at`, its
     /// suggestion so far.
-    async fn ask(&self, issued: &IssuedCertificate, known_at: Option<SystemTime>, now: SystemTime) -> Advice {
+    async fn advise(&self, issued: &IssuedCertificate, known_at: Option<SystemTime>, now: SystemTime) -> Advice {
         let name = &self.plan.public().name;
-        let mut advice = Advice { leaf: Arc::clone(&issued.certificate), at: None, ask_at: now + ASK_AGAIN };
+        let mut advice = Advice { leaf: Arc::clone(&issued.certificate), at: None, request_at: now + REPEAT_INTERVAL };
         let mut issuers = self.plan.issuers().iter().filter_map(PublicIssuer::acme);
         let issuer = issuers.find(|issuer| issuer.storage_key() == issued.authority);
         let signed = issued.certificate.signed();
         let (Some(issuer), Some(leaf)) = (issuer, signed.cert.first()) else { return advice };
-        match self.advisor.ask(issuer, leaf).await {
+        match self.advisor.advise(issuer, leaf).await {
             Ok(Some(found)) => {
                 tracing::debug!(name, at = ?found.at, explanation = found.explanation, "the authority suggests when to renew");
                 advice.at = Some(found.at);
-                advice.ask_at = now + found.valid_for;
+                advice.request_at = now + found.valid_for;
             }
             Ok(None) => {}
             Err(error) => {
@@ -378,7 +379,7 @@ impl Task {
         }
         match &self.permission {
             // An endpoint that does not answer denies nothing: the name was allowed before.
-            Some(permission) => permission.ask(name).await.unwrap_or(true),
+            Some(permission) => permission.allows(name).await.unwrap_or(true),
             None => true,
         }
     }

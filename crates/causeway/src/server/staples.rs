@@ -16,7 +16,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(60 * 60);
 /// The shortest time between two checks.
 const CHECK_PAUSE: Duration = Duration::from_secs(1);
 /// How long a responder may take.
-const ASK_LIMIT: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest response, or certificate of an issuer.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 /// Concurrent requests.
@@ -129,7 +129,7 @@ impl Task {
     async fn client(&mut self) -> Option<HttpClient> {
         if self.client.is_none() {
             match blocking(|| HttpClient::new(&[])).await {
-                Ok(Ok(client)) => self.client = Some(client.limit(ASK_LIMIT).body_bytes_max(BODY_BYTES_MAX)),
+                Ok(Ok(client)) => self.client = Some(client.timeout(REQUEST_TIMEOUT).body_bytes_max(BODY_BYTES_MAX)),
                 Ok(Err(error)) => tracing::warn!("OCSP: {error}"),
                 Err(error) => tracing::warn!("OCSP: {error}"),
             }
@@ -153,7 +153,7 @@ async fn refresh(stapled: OcspTarget, client: HttpClient) -> (Arc<Certificate>, 
         return (certificate, true);
     }
     let name = certificate.names()[0].clone();
-    let is_known = match ask(&certificate, &url, &client, &storage).await {
+    let is_known = match fetch_staple(&certificate, &url, &client, &storage).await {
         Ok(OcspStatus::Good) => {
             tracing::info!("{name}: stapled the OCSP response of {url}");
             true
@@ -180,7 +180,7 @@ async fn refresh(stapled: OcspTarget, client: HttpClient) -> (Arc<Certificate>, 
     (certificate, is_known)
 }
 
-async fn ask(
+async fn fetch_staple(
     certificate: &Arc<Certificate>,
     url: &str,
     client: &HttpClient,

@@ -2,7 +2,9 @@
 
 use std::fmt::Display;
 
-use causeway_acme::http::{HttpClient, HttpError, LIMIT, Redirects, ServerTrust, StatusCode, without_secrets};
+use causeway_acme::http::{
+    HttpClient, HttpError, REQUEST_TIMEOUT, Redirects, ServerTrust, StatusCode, without_secrets,
+};
 use causeway_config::plan::CertificateReadError;
 use causeway_pipeline::build::trust_pool::EndpointTls;
 
@@ -20,8 +22,8 @@ pub(super) fn fetch(url: &str, tls: &EndpointTls) -> Result<Vec<u8>, Certificate
         (None, false) => ServerTrust::System,
     };
     // The limit of the handshake limits the whole request, with its redirects: a pool is a short text.
-    let limit = tls.handshake_timeout.map_or(LIMIT, |limit| limit.min(LIMIT));
-    let client = HttpClient::trusting(&trust, tls.server_name.as_deref())?.limit(limit);
+    let timeout = tls.handshake_timeout.map_or(REQUEST_TIMEOUT, |timeout| timeout.min(REQUEST_TIMEOUT));
+    let client = HttpClient::trusting(&trust, tls.server_name.as_deref())?.timeout(timeout);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(request(&client, url.to_owned()))
 }

@@ -234,12 +234,12 @@ impl Storage for RedisStorage {
         for _ in 0..DEPTH_MAX {
             let mut next = Vec::new();
             for part in level.chunks(LISTED_AT_ONCE) {
-                let mut ask = redis::pipe();
+                let mut pipeline = redis::pipe();
                 for directory in part {
-                    ask.cmd("ZRANGE").arg(self.key(directory)).arg(0).arg(-1);
+                    pipeline.cmd("ZRANGE").arg(self.key(directory)).arg(0).arg(-1);
                 }
                 let names: Vec<Value> =
-                    self.shared.pool.query_all(&ask).map_err(|error| Error::Read(self.location(prefix), error))?;
+                    self.shared.pool.query_all(&pipeline).map_err(|error| Error::Read(self.location(prefix), error))?;
                 for (directory, names) in part.iter().zip(names) {
                     // A value in the place of a directory: it has no keys below it.
                     let Ok(names) = redis::from_redis_value::<Vec<String>>(names) else { continue };

@@ -266,11 +266,11 @@ pub(super) fn directory(plan: &Arc<FileServerPlan>, cx: &mut Context, file_path:
 /// Makes the listing, unless another request made it while this one waited for its permit.
 fn make(plan: &Arc<FileServerPlan>, cx: &mut Context, file_path: FilePath, permit: ListingPermit) -> Step {
     let Some(browse) = &plan.browse else { return missing(plan) };
-    let asked = ListingQuery::of(cx, browse);
-    if asked.format == Format::Page && browse.template.is_some() {
-        return by_template(plan, cx, file_path, asked, permit);
+    let query = ListingQuery::of(cx, browse);
+    if query.format == Format::Page && browse.template.is_some() {
+        return by_template(plan, cx, file_path, query, permit);
     }
-    let key = asked.key(&file_path);
+    let key = query.key(&file_path);
     let began = cx.worker().now();
     let known = cx.generation().state(browse.rendered).borrow_mut().find(&key, began);
     let old: Option<(Rc<RenderedListing>, RevalidationGuard)> = match known {
@@ -278,12 +278,12 @@ fn make(plan: &Arc<FileServerPlan>, cx: &mut Context, file_path: FilePath, permi
         CachedValue::Stale(made, revalidation) => Some((made, revalidation)),
         CachedValue::Nothing => None,
     };
-    let format = asked.format;
+    let format = query.format;
     let ours = Arc::clone(plan);
     let read = move || {
         let browse = ours.browse.as_ref()?;
-        let listing = Listing::read(file_path.path(), &file_path.names(&ours), browse, &asked);
-        let made = listing.map(|listing| (render(&listing, &asked, browse), listing.modified));
+        let listing = Listing::read(file_path.path(), &file_path.names(&ours), browse, &query);
+        let made = listing.map(|listing| (render(&listing, &query, browse), listing.modified));
         Some(made.map_err(|error| open_failed(file_path.path(), &error)))
     };
     let (generation, made) = (Rc::clone(cx.generation()), browse.rendered);
@@ -323,15 +323,15 @@ fn by_template(
     plan: &Arc<FileServerPlan>,
     cx: &mut Context,
     file_path: FilePath,
-    asked: ListingQuery,
+    query: ListingQuery,
     permit: ListingPermit,
 ) -> Step {
     let ours = Arc::clone(plan);
     let read = move || {
         let browse = ours.browse.as_ref()?;
-        let listing = Listing::read(file_path.path(), &file_path.names(&ours), browse, &asked);
+        let listing = Listing::read(file_path.path(), &file_path.names(&ours), browse, &query);
         let template = custom::read_template(&browse.template.as_ref()?.file);
-        let read = listing.map(|listing| (ListingFacts::new(listing, asked), template));
+        let read = listing.map(|listing| (ListingFacts::new(listing, query), template));
         Some(read.map_err(|error| open_failed(file_path.path(), &error)))
     };
     let Ok(job) = permit.offload(&**cx.worker(), read, Option::flatten) else { return Step::Fail(Fault::busy()) };
@@ -355,9 +355,9 @@ fn by_template(
     })
 }
 
-fn render(listing: &Listing, asked: &ListingQuery, browse: &Browse) -> Vec<u8> {
-    let mut bytes = match asked.format {
-        Format::Page => page::render(listing, asked),
+fn render(listing: &Listing, query: &ListingQuery, browse: &Browse) -> Vec<u8> {
+    let mut bytes = match query.format {
+        Format::Page => page::render(listing, query),
         Format::Json => plain::json(listing),
         Format::Text => plain::text(listing, &browse.plain_times),
     };

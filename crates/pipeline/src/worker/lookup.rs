@@ -70,7 +70,7 @@ pub enum DnsRecord {
     },
 }
 
-/// DNS servers to ask in place of the system's.
+/// DNS servers to query in place of the system's.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Resolver {
     /// The servers, at least one. The first one is chosen at random, the others are queried if it does not answer.

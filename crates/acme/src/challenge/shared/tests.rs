@@ -190,7 +190,7 @@ async fn a_storage_that_hangs() {
     let storage: SharedStorage = counted.clone();
     let authorities: Arc<[String]> = vec![issuer().storage_key()].into();
     let authorities_of = move |name: &str| name.ends_with(".hangs.example").then(|| Arc::clone(&authorities));
-    let _reader = SharedChallenges::with_limit(&storage, Box::new(authorities_of), Duration::from_millis(50));
+    let _reader = SharedChallenges::with_timeout(&storage, Box::new(authorities_of), Duration::from_millis(50));
     let all: Vec<_> = (0..20).map(|number| shared_http_answer(&format!("{number}.hangs.example"), "t")).collect();
     for lookups in all {
         assert_eq!(lookups.unwrap().await, None);

@@ -16,7 +16,7 @@ use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// Time limit for writing queued lines before text that does not go through the logs, and before the end.
-const FLUSH_LIMIT: Duration = Duration::from_secs(1);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Names of loggers by the module that logs, a module before its parents. Caddy's names, where it has such a logger; other modules are the
 /// server itself, whose entries have no name.
@@ -69,12 +69,12 @@ impl Drop for EndOfLogs {
 
 /// Writes all queued lines, before the process ends.
 pub(super) fn end() {
-    end_all(FLUSH_LIMIT);
+    end_all(FLUSH_TIMEOUT);
 }
 
 /// Waits until the lines for standard output and standard error are written, so that they come before the text that follows there.
 pub(super) fn flush() {
-    flush_streams(FLUSH_LIMIT);
+    flush_streams(FLUSH_TIMEOUT);
 }
 
 /// Installs the subscriber. Until [`OwnLogHandle::set`], messages of `level` go to standard error. With a `forced_level`, the log `default`

@@ -90,12 +90,12 @@ async fn advice_outlives_a_reload() {
     let first = Renewals::new(&first_keeper, None);
     let mut advised = AdvisedName::default();
     assert!(!first.task(plan(), None).until_due(&mut advised).await.is_zero());
-    let ask_at = advised.advice.unwrap().ask_at;
+    let request_at = advised.advice.unwrap().request_at;
     let next_keeper = open(&storages, authorities(), Some(&plan()), Some(&first_keeper));
     let next = Renewals::new(&next_keeper, Some(&first));
     let mut advised = locked(&next.advised)["a.example"].clone();
     assert!(!next.task(plan(), None).until_due(&mut advised).await.is_zero());
-    assert!(advised.advice.as_ref().is_some_and(|advice| advice.ask_at == ask_at), "no other query");
+    assert!(advised.advice.as_ref().is_some_and(|advice| advice.request_at == request_at), "no other query");
     drop((advised, first, first_keeper, next_keeper));
     // The certificate of a name that was removed leaves memory.
     drop(next.keeper);
@@ -123,13 +123,13 @@ async fn a_later_suggestion_is_queried_again() {
     let leaf = keeper.issued("a.example").unwrap().certificate;
     let (now, at) = (SystemTime::now(), SystemTime::now() + 2 * hour);
     let mut advised = AdvisedName {
-        advice: Some(Advice { leaf, at: Some(at), ask_at: now - Duration::from_secs(1) }),
+        advice: Some(Advice { leaf, at: Some(at), request_at: now - Duration::from_secs(1) }),
         ..AdvisedName::default()
     };
     let task = Renewals::new(&keeper, None).task(plan, None);
     // The local authority makes no suggestions, so the configured time counts again.
     assert!(task.until_due(&mut advised).await.is_zero());
-    assert!(advised.advice.is_some_and(|advice| advice.at.is_none() && advice.ask_at > now));
+    assert!(advised.advice.is_some_and(|advice| advice.at.is_none() && advice.request_at > now));
     drop(lock);
     std::fs::remove_dir_all(&directory).unwrap();
 }

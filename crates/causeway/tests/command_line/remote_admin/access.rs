@@ -77,7 +77,7 @@ impl Bench {
         self.directory.write(&format!("{name}.pem"), read(name) + &read(issuer));
     }
 
-    /// As [`send_request_to`](Self::ask_at) for the host localhost.
+    /// As [`send_request_to`](Self::send_request_to) for the host localhost.
     fn send_request(&self, port: u16, client: &str, path: &str, more: &[&str]) -> (u16, String) {
         self.send_request_to(&format!("localhost:{port}"), client, path, more)
     }

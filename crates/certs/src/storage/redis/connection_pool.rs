@@ -100,10 +100,10 @@ impl ConnectionPool {
     }
 
     /// Performs a call, which must be repeatable: if an idle connection turns out to be closed, the call is repeated on a new one.
-    fn call<T>(&self, ask: impl Fn(&mut Connection) -> RedisResult<T>) -> io::Result<T> {
+    fn call<T>(&self, run: impl Fn(&mut Connection) -> RedisResult<T>) -> io::Result<T> {
         let mut permit = self.permit()?;
         if let Some(mut connection) = permit.idle.take() {
-            match ask(&mut connection) {
+            match run(&mut connection) {
                 Err(error) if is_broken(&error) && !error.is_timeout() => {}
                 result => return self.answered(result, connection),
             }
@@ -111,7 +111,7 @@ impl ConnectionPool {
             self.state().idle.clear();
         }
         let mut connection = self.connect().map_err(|error| self.fail(&error))?;
-        let result = ask(&mut connection);
+        let result = run(&mut connection);
         self.answered(result, connection)
     }
 

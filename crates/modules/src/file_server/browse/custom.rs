@@ -22,17 +22,17 @@ const NO_PARAMETERS: Signature = Signature::fixed(&[]);
 /// A listing for a template.
 pub(super) struct ListingFacts {
     pub(super) listing: Listing,
-    asked: ListingQuery,
+    query: ListingQuery,
 }
 
 impl ListingFacts {
-    pub(super) fn new(listing: Listing, asked: ListingQuery) -> Arc<Self> {
-        Arc::new(Self { listing, asked })
+    pub(super) fn new(listing: Listing, query: ListingQuery) -> Arc<Self> {
+        Arc::new(Self { listing, query })
     }
 
     /// The directories on the way to this one: the link to each, and its text.
     fn breadcrumbs(&self) -> Value {
-        let parts: Vec<_> = self.asked.path.trim_end_matches('/').split('/').collect();
+        let parts: Vec<_> = self.query.path.trim_end_matches('/').split('/').collect();
         let crumb = |(index, part): (usize, &&str)| {
             let text = if index == 0 && part.is_empty() { "/" } else { part };
             let link = "../".repeat(parts.len() - index - 1);
@@ -52,34 +52,34 @@ fn count(number: usize) -> Value {
 
 impl DotFields for ListingFacts {
     fn field(self: Arc<Self>, name: &str) -> Option<Value> {
-        let Self { listing, asked } = &*self;
+        let Self { listing, query } = &*self;
         Some(match name {
-            "Name" => match asked.path.trim_end_matches('/').rsplit('/').next() {
+            "Name" => match query.path.trim_end_matches('/').rsplit('/').next() {
                 None | Some("") => "/".into(),
                 Some(name) => name.into(),
             },
-            "Path" => asked.escaped.as_str().into(),
-            "CanGoUp" => (asked.path.len() > 1).into(),
+            "Path" => query.escaped.as_str().into(),
+            "CanGoUp" => (query.path.len() > 1).into(),
             "Items" => {
                 let item = |index| Value::Object(Rc::new(ItemValue { facts: Arc::clone(&self), index }));
                 Value::list((0..listing.items.len()).map(item).collect())
             }
             "Offset" => count(listing.offset),
             // As in Caddy, 0 if there were fewer items.
-            "Limit" => count(asked.limit.filter(|limit| *limit <= listing.total() - listing.offset).unwrap_or(0)),
+            "Limit" => count(query.limit.filter(|limit| *limit <= listing.total() - listing.offset).unwrap_or(0)),
             "NumDirs" => count(listing.directories),
             "NumFiles" => count(listing.files),
             "TotalFileSize" => size(listing.own_bytes),
             "TotalFileSizeFollowingSymlinks" => size(listing.bytes),
-            "Sort" => match asked.order.sort {
+            "Sort" => match query.order.sort {
                 Sort::Name => "name",
                 Sort::NameDirectoriesFirst => "namedirfirst",
                 Sort::Size => "size",
                 Sort::Time => "time",
             }
             .into(),
-            "Order" => if asked.order.descending { "desc" } else { "asc" }.into(),
-            "Layout" => asked.layout.into(),
+            "Order" => if query.order.descending { "desc" } else { "asc" }.into(),
+            "Layout" => query.layout.into(),
             _ => return None,
         })
     }

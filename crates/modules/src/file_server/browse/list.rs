@@ -105,7 +105,7 @@ impl Listing {
         directory: &[u8],
         names: &Resolved,
         browse: &Browse,
-        asked: &ListingQuery,
+        query: &ListingQuery,
     ) -> std::io::Result<Self> {
         let mut listing = Self {
             items: Vec::new(),
@@ -142,13 +142,13 @@ impl Listing {
             listing.items.push(item);
         }
         // Sort everything first: `offset` and `limit` refer to the sorted list.
-        listing.items.sort_unstable_by(|a, b| asked.order.compare(a, b));
+        listing.items.sort_unstable_by(|a, b| query.order.compare(a, b));
         // As in Caddy, an offset beyond the last entry is ignored.
-        if asked.offset <= listing.items.len() {
-            listing.offset = asked.offset;
-            listing.items.drain(..asked.offset);
+        if query.offset <= listing.items.len() {
+            listing.offset = query.offset;
+            listing.items.drain(..query.offset);
         }
-        listing.items.truncate(asked.limit.unwrap_or(usize::MAX));
+        listing.items.truncate(query.limit.unwrap_or(usize::MAX));
         Ok(listing)
     }
 

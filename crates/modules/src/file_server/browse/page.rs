@@ -23,12 +23,12 @@ const FAVICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/s
                        d='M2 6.5A2.5 2.5 0 0 1 4.5 4h5L12 7h7.5A2.5 2.5 0 0 1 22 9.5v8a2.5 2.5 0 0 1-2.5 2.5h-15A2.5 2.5 0 0 1 2 17.5z'/%3E%3C/svg%3E";
 
 /// Renders the page: about 400 bytes for each entry, in one allocation for typical names.
-pub(super) fn render(listing: &Listing, asked: &ListingQuery) -> Vec<u8> {
+pub(super) fn render(listing: &Listing, query: &ListingQuery) -> Vec<u8> {
     let mut page = Page(String::with_capacity(STYLE.len() + ICONS.len() + 2048 + 512 * listing.items.len()));
-    page.head(asked);
-    page.header(listing, asked);
-    page.table(listing, asked);
-    page.pages(listing, asked);
+    page.head(query);
+    page.header(listing, query);
+    page.table(listing, query);
+    page.pages(listing, query);
     page.put("<footer>Served by Causeway</footer></div></body></html>\n");
     page.0.into_bytes()
 }
@@ -67,19 +67,19 @@ impl Page {
         self.put("</bdi>");
     }
 
-    fn head(&mut self, asked: &ListingQuery) {
+    fn head(&mut self, query: &ListingQuery) {
         self.put("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
         self.put("<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">");
         self.put("<meta name=\"color-scheme\" content=\"light dark\"><title>");
-        self.text(&asked.path);
+        self.text(&query.path);
         self.print(format_args!(
             "</title><link rel=\"icon\" href=\"{FAVICON}\"><style>{STYLE}</style></head><body>{ICONS}"
         ));
     }
 
     /// Appends the path with a link for each ancestor, and the totals.
-    fn header(&mut self, listing: &Listing, asked: &ListingQuery) {
-        let parts: Vec<&str> = asked.path.split('/').filter(|part| !part.is_empty()).collect();
+    fn header(&mut self, listing: &Listing, query: &ListingQuery) {
+        let parts: Vec<&str> = query.path.split('/').filter(|part| !part.is_empty()).collect();
         self.put("<div class=\"page\"><header><nav aria-label=\"Path\"><ol><li>");
         self.print(format_args!("<a href=\"{}\" aria-label=\"Top directory\">", up(parts.len())));
         self.put("<svg aria-hidden=\"true\"><use href=\"#home\"/></svg></a></li>");
@@ -108,13 +108,13 @@ impl Page {
         self.put("</p></header>");
     }
 
-    fn table(&mut self, listing: &Listing, asked: &ListingQuery) {
+    fn table(&mut self, listing: &Listing, query: &ListingQuery) {
         self.put("<main><table><thead><tr>");
-        self.column("name", "Name", Sort::NameDirectoriesFirst, asked);
-        self.column("size", "Size", Sort::Size, asked);
-        self.column("time", "Modified", Sort::Time, asked);
+        self.column("name", "Name", Sort::NameDirectoriesFirst, query);
+        self.column("size", "Size", Sort::Size, query);
+        self.column("time", "Modified", Sort::Time, query);
         self.put("</tr></thead><tbody>");
-        if asked.path != "/" {
+        if query.path != "/" {
             self.put(
                 "<tr class=\"up\"><td class=\"name\"><a href=\"../\"><svg class=\"kind up\" aria-hidden=\"true\">",
             );
@@ -133,24 +133,24 @@ impl Page {
     }
 
     /// Appends a column's header: a link that sorts by it, or reverses the order if it is the current key.
-    fn column(&mut self, key: &str, label: &str, sort: Sort, asked: &ListingQuery) {
+    fn column(&mut self, key: &str, label: &str, sort: Sort, query: &ListingQuery) {
         // The Name column stands for both sort keys by name.
         let is_current =
-            asked.order.sort == sort || (sort == Sort::NameDirectoriesFirst && asked.order.sort == Sort::Name);
-        let state = match (is_current, asked.order.descending) {
+            query.order.sort == sort || (sort == Sort::NameDirectoriesFirst && query.order.sort == Sort::Name);
+        let state = match (is_current, query.order.descending) {
             (false, _) => "",
             (true, false) => " aria-sort=\"ascending\"",
             (true, true) => " aria-sort=\"descending\"",
         };
-        let order = Order { sort, descending: is_current && !asked.order.descending };
+        let order = Order { sort, descending: is_current && !query.order.descending };
         self.print(format_args!("<th scope=\"col\" class=\"{key}\"{state}><a data-sort=\"{key}\" href=\""));
         // A new order starts again at the first part.
-        self.query(order, asked.limit, 0);
+        self.query_string(order, query.limit, 0);
         self.print(format_args!("\">{label}<svg aria-hidden=\"true\"><use href=\"#order\"/></svg></a></th>"));
     }
 
     /// Appends a query string that reproduces these options, escaped for an attribute.
-    fn query(&mut self, order: Order, limit: Option<usize>, offset: usize) {
+    fn query_string(&mut self, order: Order, limit: Option<usize>, offset: usize) {
         let sort = match order.sort {
             Sort::Name => "name",
             Sort::NameDirectoriesFirst => "namedirfirst",
@@ -200,8 +200,8 @@ impl Page {
     }
 
     /// Appends links to the previous and next part of a limited listing.
-    fn pages(&mut self, listing: &Listing, asked: &ListingQuery) {
-        let (Some(limit), total) = (asked.limit, listing.total()) else { return };
+    fn pages(&mut self, listing: &Listing, query: &ListingQuery) {
+        let (Some(limit), total) = (query.limit, listing.total()) else { return };
         let end = listing.offset.saturating_add(limit);
         if listing.offset == 0 && end >= total {
             return;
@@ -209,13 +209,13 @@ impl Page {
         self.put("<nav class=\"pages\" aria-label=\"Pages\"><span>");
         if listing.offset > 0 {
             self.put("<a rel=\"prev\" href=\"");
-            self.query(asked.order, asked.limit, listing.offset.saturating_sub(limit));
+            self.query_string(query.order, query.limit, listing.offset.saturating_sub(limit));
             self.put("\">← Previous</a>");
         }
         self.put("</span><span>");
         if end < total {
             self.put("<a rel=\"next\" href=\"");
-            self.query(asked.order, asked.limit, end);
+            self.query_string(query.order, query.limit, end);
             self.put("\">Next →</a>");
         }
         self.put("</span></nav>");

@@ -1,4 +1,4 @@
-//! `resolver`: DNS servers to ask in place of the system's.
+//! `resolver`: DNS servers to query in place of the system's.
 
 use std::sync::Arc;
 use std::time::Duration;
