@@ -19,7 +19,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::certificate::{is_not_yet_valid, moment, renew_at};
 use super::replace::Durability;
-use super::storage::{Lock, Needed, SharedStorage, Storage, lock_if_writable, safe_key};
+use super::storage::{Lock, SharedStorage, Storage, StorageRequirement, lock_if_writable, safe_key};
 use super::{Certificate, Error, pem};
 
 /// The lifetime of a new root: Caddy's ten years, of 360 days each.
@@ -169,7 +169,13 @@ impl Authority {
                 let stored = stored_intermediate(&spec, &*storage, &root)?;
                 match stored.filter(|signer| signer.is_fresh(&spec, now)) {
                     Some(signer) => signer,
-                    None => make_intermediate(&spec, (&*storage, &lock), (&root, &root_location), Needed::Signed, now)?,
+                    None => make_intermediate(
+                        &spec,
+                        (&*storage, &lock),
+                        (&root, &root_location),
+                        StorageRequirement::Optional,
+                        now,
+                    )?,
                 }
             }
         };
@@ -220,9 +226,9 @@ impl Authority {
         let signer = match stored.filter(|signer| signer.is_fresh(&self.spec, now)) {
             Some(signer) => signer,
             None => {
-                let needed = Needed::beside(self.signer.load().not_after, now);
+                let requirement = StorageRequirement::while_served(self.signer.load().not_after, now);
                 let root = (&self.root, &*self.root_location);
-                make_intermediate(&self.spec, (&*self.storage, &lock), root, needed, now)?
+                make_intermediate(&self.spec, (&*self.storage, &lock), root, requirement, now)?
             }
         };
         self.signer.store(Arc::new(signer));
@@ -345,7 +351,7 @@ fn make_intermediate(
     spec: &AuthoritySpec,
     (storage, lock): (&dyn Storage, &Lock),
     (root, root_location): (&CertificateDer<'static>, &str),
-    needed: Needed,
+    requirement: StorageRequirement,
     now: SystemTime,
 ) -> Result<Signer, Error> {
     let name = spec.common_name(&spec.intermediate_common_name, now);
@@ -364,7 +370,7 @@ fn make_intermediate(
         lock.store(&spec.key("intermediate.key"), key.serialize_pem().as_bytes(), Durability::Flushed).and_then(|()| {
             lock.store(&spec.key("intermediate.crt"), pem::write_chain(&chain).as_bytes(), Durability::Flushed)
         });
-    needed.check(&format!("certificate authority '{}': made an intermediate", spec.id), stored)?;
+    requirement.check(&format!("certificate authority '{}': made an intermediate", spec.id), stored)?;
     let location = storage.location(&spec.key("intermediate.crt"));
     signer(chain, key, &location)
 }

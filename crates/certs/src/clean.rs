@@ -88,8 +88,8 @@ fn last_clean(storage: &dyn Storage) -> Result<Option<SystemTime>, Error> {
 
 fn clean_certificates(storage: &dyn Storage, now: SystemTime) -> Result<usize, Error> {
     let mut removed = 0;
-    for chain_at in storage.list("certificates")?.iter().filter(|key| key.ends_with(".crt")) {
-        match remove_expired(storage, chain_at, now) {
+    for chain_path in storage.list("certificates")?.iter().filter(|key| key.ends_with(".crt")) {
+        match remove_expired(storage, chain_path, now) {
             Ok(true) => removed += 1,
             Ok(false) => {}
             Err(error) => tracing::warn!("cleaning the storage: {error}"),
@@ -99,20 +99,20 @@ fn clean_certificates(storage: &dyn Storage, now: SystemTime) -> Result<usize, E
 }
 
 /// Removes a certificate with its key, if it expired long ago. Returns whether it did.
-fn remove_expired(storage: &dyn Storage, chain_at: &str, now: SystemTime) -> Result<bool, Error> {
+fn remove_expired(storage: &dyn Storage, chain_path: &str, now: SystemTime) -> Result<bool, Error> {
     let is_expired = |leaf: &Leaf| leaf.not_after + CERTIFICATE_GRACE <= now;
-    let Some(Leaf { name, .. }) = leaf(storage, chain_at)?.filter(is_expired) else { return Ok(false) };
+    let Some(Leaf { name, .. }) = leaf(storage, chain_path)?.filter(is_expired) else { return Ok(false) };
     // Under the name's lock, because a server may be about to store a new certificate for the name.
     let _lock = storage.lock(&format!("issue_cert_{name}"))?;
-    if leaf(storage, chain_at)?.as_ref().is_none_or(|leaf| !is_expired(leaf)) {
+    if leaf(storage, chain_path)?.as_ref().is_none_or(|leaf| !is_expired(leaf)) {
         return Ok(false);
     }
-    let stem = chain_at.strip_suffix(".crt").unwrap_or(chain_at);
+    let stem = chain_path.strip_suffix(".crt").unwrap_or(chain_path);
     // The chain goes last: the next clean-up finds the rest of a pair by its chain.
-    for at in [&format!("{stem}.key"), &format!("{stem}.json"), chain_at] {
+    for at in [&format!("{stem}.key"), &format!("{stem}.json"), chain_path] {
         storage.delete(at)?;
     }
-    tracing::info!("{}: removed a certificate that expired more than two weeks ago", storage.location(chain_at));
+    tracing::info!("{}: removed a certificate that expired more than two weeks ago", storage.location(chain_path));
     Ok(true)
 }
 
@@ -122,9 +122,9 @@ struct Leaf {
 }
 
 /// Reads a certificate's first name and expiry; `None` if storage has none by now. Unlike for serving, the key does not matter.
-fn leaf(storage: &dyn Storage, chain_at: &str) -> Result<Option<Leaf>, Error> {
-    let Some(text) = storage.load(chain_at)? else { return Ok(None) };
-    let location = storage.location(chain_at);
+fn leaf(storage: &dyn Storage, chain_path: &str) -> Result<Option<Leaf>, Error> {
+    let Some(text) = storage.load(chain_path)? else { return Ok(None) };
+    let location = storage.location(chain_path);
     let chain = pem::chain(&text, &location)?;
     let (_, parsed) = X509Certificate::from_der(&chain[0])
         .map_err(|error| Error::BadCertificate(location.clone(), error.to_string()))?;

@@ -15,7 +15,7 @@ use rcgen::{
 
 use super::authority::SignedBy;
 use super::replace::Durability;
-use super::storage::{Needed, lock_if_writable};
+use super::storage::{StorageRequirement, lock_if_writable};
 use super::{
     Authority, AuthoritySpec, Certificate, CertificateSelection, Error, Lock, OcspPolicy, SharedStorage, Store, ocsp,
     pem,
@@ -45,9 +45,9 @@ pub struct CertificatePlan {
     /// Conditions by which certificates of all kinds have further tags.
     pub selections: Vec<CertificateSelection>,
     /// The names whose certificates the keeper obtains and renews.
-    pub managed: Vec<Managed>,
+    pub managed: Vec<LocalCertificateSpec>,
     /// The names whose certificates public authorities sign.
-    pub public: Vec<Public>,
+    pub public: Vec<PublicCertificateSpec>,
     /// The longest time between two renewal checks.
     pub renewal_check_interval: Duration,
 }
@@ -55,7 +55,7 @@ pub struct CertificatePlan {
 /// A name whose certificate a public authority signs. The keeper finds its certificate in storage and serves it; the caller obtains new ones
 /// ([`Keeper::renew_at`], [`Keeper::put`]).
 #[derive(Debug, Clone, PartialEq)]
-pub struct Public {
+pub struct PublicCertificateSpec {
     /// The name in lower-case ASCII; or an IP address.
     pub name: String,
     /// The storage keys of the authorities, in order of preference.
@@ -72,7 +72,7 @@ pub struct Public {
 
 /// A name whose certificate the keeper obtains and renews.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Managed {
+pub struct LocalCertificateSpec {
     /// The name in lower-case ASCII, optionally with `*.` in front; or an IP address.
     pub name: String,
     /// The ID of the authority that signs.
@@ -93,7 +93,7 @@ pub struct Managed {
     pub on_demand: bool,
 }
 
-impl Managed {
+impl LocalCertificateSpec {
     /// A name with Caddy's defaults: valid for 12 hours, renewed when a third of that remains, a P-256 key.
     pub fn new(name: impl Into<String>, authority: impl Into<String>) -> Self {
         Self {
@@ -146,20 +146,20 @@ pub struct Keeper {
     stapled: (Vec<Arc<Certificate>>, OcspPolicy),
     /// Without a lock: a renewal can wait for the locks of storage for minutes, and others use the authorities meanwhile.
     authorities: Vec<Authority>,
-    kept: Mutex<KeeperState>,
+    state: Mutex<KeeperState>,
 }
 
 struct KeeperState {
-    held: Vec<(Managed, Arc<Certificate>)>,
+    held: Vec<(LocalCertificateSpec, Arc<Certificate>)>,
     /// By name: a public authority's certificate, once there is one. A map, because there can be thousands of names.
     public: HashMap<String, PublicState>,
     /// When the next renewal check is due.
-    next_look: SystemTime,
+    next_check: SystemTime,
 }
 
 #[derive(Clone)]
 struct PublicState {
-    public: Public,
+    public: PublicCertificateSpec,
     issued: Option<IssuedCertificate>,
 }
 
@@ -220,7 +220,7 @@ impl Keeper {
             });
             let certificate = match known {
                 Some((_, certificate)) => Arc::clone(certificate),
-                None => Arc::new(obtain(&managed, authority, &storage, Needed::Signed, now)?),
+                None => Arc::new(obtain(&managed, authority, &storage, StorageRequirement::Optional, now)?),
             };
             held.push((managed, certificate));
         }
@@ -231,9 +231,9 @@ impl Keeper {
         for certificate in &with_responder {
             ocsp::restore(certificate, &loaded_ocsp, &*storage, now);
         }
-        let kept = KeeperState { held, public, next_look: now };
-        let managed = kept.held.iter().map(|(_, certificate)| certificate);
-        let public = kept.public.values().filter_map(PublicState::certificate);
+        let state = KeeperState { held, public, next_check: now };
+        let managed = state.held.iter().map(|(_, certificate)| certificate);
+        let public = state.public.values().filter_map(PublicState::certificate);
         let store = Store::new(loaded.iter().chain(managed).chain(public).cloned(), selections);
         let stapled = (with_responder, loaded_ocsp);
         Ok(Self {
@@ -242,7 +242,7 @@ impl Keeper {
             renewal_check_interval,
             stapled,
             authorities,
-            kept: Mutex::new(kept),
+            state: Mutex::new(state),
         })
     }
 
@@ -267,8 +267,8 @@ impl Keeper {
         };
         let (loaded, policy) = &self.stapled;
         let loaded = loaded.iter().filter_map(|known| stapled(known, policy, None));
-        let kept = self.kept();
-        let public = kept
+        let state = self.state();
+        let public = state
             .public
             .values()
             .filter_map(|state| stapled(state.certificate()?, &state.public.ocsp, state.public.storage.as_ref()));
@@ -303,13 +303,13 @@ impl Keeper {
 
     /// Returns the certificate of a public name, if there is one.
     pub fn issued(&self, name: &str) -> Option<IssuedCertificate> {
-        self.kept().public.get(name)?.issued.clone()
+        self.state().public.get(name)?.issued.clone()
     }
 
     /// Returns the date from which a public name's certificate is to be renewed; `None` if it has none.
     pub fn renew_at(&self, name: &str) -> Option<SystemTime> {
-        let kept = self.kept();
-        kept.public.get(name)?.renew_at()
+        let state = self.state();
+        state.public.get(name)?.renew_at()
     }
 
     /// Looks for a public name's certificate in storage, where another process may have put a new one. Returns whether the name then has a
@@ -318,13 +318,13 @@ impl Keeper {
     /// # Errors
     /// Storage cannot be read.
     pub fn reload(&self, name: &str, now: SystemTime) -> Result<bool, Error> {
-        let Some(public) = self.kept().public.get(name).map(|state| state.public.clone()) else { return Ok(false) };
+        let Some(public) = self.state().public.get(name).map(|state| state.public.clone()) else { return Ok(false) };
         let storage = public.storage.as_ref().unwrap_or(&self.storage);
         let found = stored_public(&public, &**storage)?;
         let found = found
             .filter(|found| found.certificate.is_valid(now) && now < found.certificate.renew_at(public.renewal_ratio));
         let Some(found) = found else { return Ok(false) };
-        if let Some(served) = self.kept().public.get_mut(name).and_then(|state| state.issued.as_mut())
+        if let Some(served) = self.state().public.get_mut(name).and_then(|state| state.issued.as_mut())
             && served.certificate.signed().cert.first() == found.certificate.signed().cert.first()
         {
             (served.authority, served.is_superseded) = (found.authority, false);
@@ -340,10 +340,10 @@ impl Keeper {
     ///
     /// # Errors
     /// If signing fails, or storage.
-    pub fn sign_public(&self, local: &Managed, lock: &Lock, now: SystemTime) -> Result<(), Error> {
+    pub fn sign_public(&self, local: &LocalCertificateSpec, lock: &Lock, now: SystemTime) -> Result<(), Error> {
         let storage = &**local.storage.as_ref().unwrap_or(&self.storage);
         let authority = authority(&self.authorities, &local.authority);
-        let certificate = obtain_locked(local, authority, (storage, lock), Needed::Signed, now)?;
+        let certificate = obtain_locked(local, authority, (storage, lock), StorageRequirement::Optional, now)?;
         self.serve(&local.name, IssuedCertificate::new(certificate, &local.authority));
         Ok(())
     }
@@ -356,7 +356,7 @@ impl Keeper {
     /// in use. [`Error::Write`] or [`Error::LockLost`] if only storage refuses it: the new certificate is in use nevertheless, because ordering
     /// another one would not repair the storage.
     pub fn put(&self, name: &str, authority: &str, chain: &str, key: &str, lock: &Lock) -> Result<(), Error> {
-        let [chain_at, key_at, meta_at] = storage_keys(authority, name);
+        let [chain_path, key_path, meta_path] = storage_keys(authority, name);
         // Neither is in storage yet: the location of a mistake is the authority.
         let (chain_from, key_from) = ("the authority's answer", "the key of the request");
         let parsed = pem::chain(chain.as_bytes(), chain_from)?;
@@ -367,17 +367,17 @@ impl Keeper {
         }
         self.serve(name, IssuedCertificate::new(fresh, authority));
         // As in `obtain`: a crash between the writes leaves a pair that does not match, which is rejected when it is read.
-        lock.store(&key_at, key.as_bytes(), Durability::Flushed)?;
-        lock.store(&chain_at, chain.as_bytes(), Durability::Flushed)?;
-        lock.store(&meta_at, meta(name).as_bytes(), Durability::Flushed)
+        lock.store(&key_path, key.as_bytes(), Durability::Flushed)?;
+        lock.store(&chain_path, chain.as_bytes(), Durability::Flushed)?;
+        lock.store(&meta_path, meta(name).as_bytes(), Durability::Flushed)
     }
 
     /// Adds a public name, if the keeper does not have it, and looks for its certificate in storage. Blocks on disk.
     ///
     /// # Errors
     /// Storage cannot be read. The name is not added then.
-    pub fn add(&self, public: Public) -> Result<(), Error> {
-        if self.kept().public.contains_key(&public.name) {
+    pub fn add(&self, public: PublicCertificateSpec) -> Result<(), Error> {
+        if self.state().public.contains_key(&public.name) {
             return Ok(());
         }
         let storage = public.storage.as_ref().unwrap_or(&self.storage);
@@ -386,7 +386,7 @@ impl Keeper {
             ocsp::restore(&found.certificate, &public.ocsp, &**storage, SystemTime::now());
         }
         let name = public.name.clone();
-        self.kept().public.entry(name.clone()).or_insert(PublicState { public, issued: None });
+        self.state().public.entry(name.clone()).or_insert(PublicState { public, issued: None });
         if let Some(found) = found {
             self.serve(&name, found);
         }
@@ -395,16 +395,16 @@ impl Keeper {
 
     /// Removes a public name and its certificate. Storage still has them.
     pub fn remove(&self, name: &str) {
-        let mut kept = self.kept();
-        if let Some(old) = kept.public.remove(name).and_then(|state| state.issued) {
+        let mut state = self.state();
+        if let Some(old) = state.public.remove(name).and_then(|state| state.issued) {
             self.store.swap(Some(&old.certificate), None);
         }
     }
 
     /// Replaces a public name's certificate in handshakes. Does nothing for a name that the keeper does not have.
     fn serve(&self, name: &str, fresh: IssuedCertificate) {
-        let mut kept = self.kept();
-        if let Some(state) = kept.public.get_mut(name) {
+        let mut state = self.state();
+        if let Some(state) = state.public.get_mut(name) {
             let old = state.issued.replace(fresh);
             self.store.swap(old.as_ref().map(|old| &old.certificate), state.certificate());
         }
@@ -418,20 +418,20 @@ impl Keeper {
     ///
     /// # Panics
     /// Panics if the name refers to an authority that the keeper does not have.
-    pub fn add_managed(&self, managed: Managed, now: SystemTime) -> Result<Arc<Certificate>, Error> {
-        if let Some(known) = self.kept().managed(&managed.name) {
+    pub fn add_managed(&self, managed: LocalCertificateSpec, now: SystemTime) -> Result<Arc<Certificate>, Error> {
+        if let Some(known) = self.state().managed(&managed.name) {
             return Ok(known);
         }
         let authority = authority(&self.authorities, &managed.authority);
-        let fresh = Arc::new(obtain(&managed, authority, &self.storage, Needed::Signed, now)?);
-        let mut kept = self.kept();
+        let fresh = Arc::new(obtain(&managed, authority, &self.storage, StorageRequirement::Optional, now)?);
+        let mut state = self.state();
         // Another thread may have added the name meanwhile.
-        if let Some(known) = kept.managed(&managed.name) {
+        if let Some(known) = state.managed(&managed.name) {
             return Ok(known);
         }
         self.store.swap(None, Some(&fresh));
-        kept.next_look = kept.next_look.min(due(&managed, &fresh));
-        kept.held.push((managed, Arc::clone(&fresh)));
+        state.next_check = state.next_check.min(due(&managed, &fresh));
+        state.held.push((managed, Arc::clone(&fresh)));
         Ok(fresh)
     }
 
@@ -455,15 +455,15 @@ impl Keeper {
                 }
             }
         }
-        // `kept` is not locked while authorities sign: tasks for public certificates wait for it.
+        // `state` is not locked while authorities sign: tasks for public certificates wait for it.
         let due_now = self.take_due(now);
         for (managed, old) in due_now {
-            let needed = Needed::beside(old.not_after(), now);
-            match obtain(&managed, authority(&self.authorities, &managed.authority), &self.storage, needed, now) {
+            let requirement = StorageRequirement::while_served(old.not_after(), now);
+            match obtain(&managed, authority(&self.authorities, &managed.authority), &self.storage, requirement, now) {
                 Ok(fresh) => {
                     let fresh = Arc::new(fresh);
-                    let mut kept = self.kept();
-                    if let Some((_, certificate)) = kept.held.iter_mut().find(|(_, held)| Arc::ptr_eq(held, &old)) {
+                    let mut state = self.state();
+                    if let Some((_, certificate)) = state.held.iter_mut().find(|(_, held)| Arc::ptr_eq(held, &old)) {
                         *certificate = Arc::clone(&fresh);
                         self.store.swap(Some(&old), Some(&fresh));
                     }
@@ -474,30 +474,30 @@ impl Keeper {
                 }
             }
         }
-        let mut kept = self.kept();
-        let dues = kept.held.iter().map(|(managed, certificate)| due(managed, certificate));
+        let mut state = self.state();
+        let dues = state.held.iter().map(|(managed, certificate)| due(managed, certificate));
         // Certificates that could not be renewed are still due, so their date is in the past and the bounds below
         // apply.
         let soonest = dues.chain(self.authorities.iter().filter_map(Authority::renew_at)).min();
         let until = soonest.map_or(self.renewal_check_interval, |at| at.duration_since(now).unwrap_or_default());
         let until = until.clamp(RENEWAL_CHECK_PAUSE_MIN, self.renewal_check_interval.max(RENEWAL_CHECK_PAUSE_MIN));
         let until = if failed { until.max(RENEWAL_RETRY_PAUSE) } else { until };
-        kept.next_look = now + until;
+        state.next_check = now + until;
         until
     }
 
     /// Returns the time until the next call of [`renew`](Self::renew): as that returned it, or less if a name was added that is due sooner.
     pub fn until_renewal(&self, now: SystemTime) -> Duration {
-        let left = self.kept().next_look.duration_since(now).unwrap_or_default();
+        let left = self.state().next_check.duration_since(now).unwrap_or_default();
         // The upper bound is for a clock that was set back.
         left.clamp(RENEWAL_CHECK_PAUSE_MIN, self.renewal_check_interval.max(RENEWAL_RETRY_PAUSE))
     }
 
     /// Returns the managed names that are due. Drops names on demand whose certificate no handshake has used.
-    fn take_due(&self, now: SystemTime) -> Vec<(Managed, Arc<Certificate>)> {
-        let mut kept = self.kept();
+    fn take_due(&self, now: SystemTime) -> Vec<(LocalCertificateSpec, Arc<Certificate>)> {
+        let mut state = self.state();
         let mut due_now = Vec::new();
-        kept.held.retain(|(managed, certificate)| {
+        state.held.retain(|(managed, certificate)| {
             if !is_due(managed, certificate, now) {
                 return true;
             }
@@ -513,25 +513,25 @@ impl Keeper {
 
     /// Returns the names on demand, local ones and public ones, so that the next configuration can keep them.
     pub fn names_on_demand(&self) -> Vec<String> {
-        let kept = self.kept();
-        let managed = kept.held.iter().filter(|(managed, _)| managed.on_demand).map(|(managed, _)| &managed.name);
-        let public = kept.public.values().filter(|state| state.public.on_demand).map(|state| &state.public.name);
+        let state = self.state();
+        let managed = state.held.iter().filter(|(managed, _)| managed.on_demand).map(|(managed, _)| &managed.name);
+        let public = state.public.values().filter(|state| state.public.on_demand).map(|state| &state.public.name);
         managed.chain(public).cloned().collect()
     }
 
     /// Makes room for one more name on demand: drops names and their certificates until there are fewer than `max`. Storage still has the
     /// certificates. Returns the dropped names.
     pub fn make_room_on_demand(&self, max: usize) -> Vec<String> {
-        let mut kept = self.kept();
+        let mut state = self.state();
         let (mut local, mut public) = (0, 0);
-        let local_before = kept.held.iter().filter(|(managed, _)| managed.on_demand).count();
-        let public_before = kept.public.values().filter(|state| state.public.on_demand).count();
+        let local_before = state.held.iter().filter(|(managed, _)| managed.on_demand).count();
+        let public_before = state.public.values().filter(|state| state.public.on_demand).count();
         // From the larger kind, so that neither displaces the other.
         for _ in 0..(local_before + public_before + 1).saturating_sub(max).min(local_before + public_before) {
             if local_before - local >= public_before - public { local += 1 } else { public += 1 }
         }
         let mut names = Vec::with_capacity(local + public);
-        kept.held.retain(|(managed, certificate)| {
+        state.held.retain(|(managed, certificate)| {
             let is_dropped = managed.on_demand && names.len() < local;
             if is_dropped {
                 names.push(managed.name.clone());
@@ -540,12 +540,12 @@ impl Keeper {
             !is_dropped
         });
         // Handshakes may wait for a name without a certificate, so those come last.
-        let on_demand = kept.public.values().filter(|state| state.public.on_demand);
+        let on_demand = state.public.values().filter(|state| state.public.on_demand);
         let (issued, waiting): (Vec<_>, Vec<_>) = on_demand.partition(|state| state.issued.is_some());
         let dropped = issued.into_iter().chain(waiting).take(public).map(|state| state.public.name.clone());
         let dropped: Vec<_> = dropped.collect();
         for name in &dropped {
-            if let Some(issued) = kept.public.remove(name).and_then(|state| state.issued) {
+            if let Some(issued) = state.public.remove(name).and_then(|state| state.issued) {
                 self.store.swap(Some(&issued.certificate), None);
             }
         }
@@ -555,15 +555,15 @@ impl Keeper {
 
     /// Describes every name that the keeper serves or waits for, sorted by name.
     pub fn names(&self) -> Vec<NameRecord> {
-        let kept = self.kept();
-        let managed = kept.held.iter().map(|(managed, certificate)| NameRecord {
+        let state = self.state();
+        let managed = state.held.iter().map(|(managed, certificate)| NameRecord {
             name: managed.name.clone(),
             authority: Some(managed.authority.clone()),
             not_after: Some(certificate.not_after()),
             renew_at: Some(due(managed, certificate)),
             on_demand: managed.on_demand,
         });
-        let public = kept.public.values().map(|state| NameRecord {
+        let public = state.public.values().map(|state| NameRecord {
             name: state.public.name.clone(),
             authority: state.issued.as_ref().map(|issued| issued.authority.clone()),
             not_after: state.certificate().map(|certificate| certificate.not_after()),
@@ -575,13 +575,13 @@ impl Keeper {
         names
     }
 
-    fn held(&self) -> HashMap<String, (Managed, Arc<Certificate>)> {
-        self.kept().held.iter().map(|held| (held.0.name.clone(), held.clone())).collect()
+    fn held(&self) -> HashMap<String, (LocalCertificateSpec, Arc<Certificate>)> {
+        self.state().held.iter().map(|held| (held.0.name.clone(), held.clone())).collect()
     }
 
     /// Ignores poisoning: each update replaces one value, so a panic during a renewal leaves the state consistent.
-    fn kept(&self) -> std::sync::MutexGuard<'_, KeeperState> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> std::sync::MutexGuard<'_, KeeperState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -619,41 +619,41 @@ fn authority<'a>(authorities: &'a [Authority], id: &str) -> &'a Authority {
     authorities.iter().find(|authority| authority.spec().id == id).expect("an authority that is named is given")
 }
 
-fn due(managed: &Managed, certificate: &Certificate) -> SystemTime {
+fn due(managed: &LocalCertificateSpec, certificate: &Certificate) -> SystemTime {
     certificate.renew_at(managed.renewal_ratio)
 }
 
 /// Whether to renew now. A clock that was ahead has signed certificates that are not valid yet.
-fn is_due(managed: &Managed, certificate: &Certificate, now: SystemTime) -> bool {
+fn is_due(managed: &LocalCertificateSpec, certificate: &Certificate, now: SystemTime) -> bool {
     due(managed, certificate) <= now || certificate.is_not_yet_valid(now)
 }
 
 /// Returns the certificate in storage if it is fresh, or else signs a new one and stores it. `default_storage`: the storage of names without one of
 /// their own.
 fn obtain(
-    managed: &Managed,
+    managed: &LocalCertificateSpec,
     authority: &Authority,
     default_storage: &SharedStorage,
-    needed: Needed,
+    requirement: StorageRequirement,
     now: SystemTime,
 ) -> Result<Certificate, Error> {
     let storage = &**managed.storage.as_ref().unwrap_or(default_storage);
     // Held while reading and writing: of several processes one signs, and the others then find its certificate.
     let lock = lock_if_writable(storage, &format!("issue_cert_{}", managed.name))?;
-    obtain_locked(managed, authority, (storage, &lock), needed, now)
+    obtain_locked(managed, authority, (storage, &lock), requirement, now)
 }
 
 /// As [`obtain`], with the name's lock.
 fn obtain_locked(
-    managed: &Managed,
+    managed: &LocalCertificateSpec,
     authority: &Authority,
     (storage, lock): (&dyn crate::Storage, &Lock),
-    needed: Needed,
+    requirement: StorageRequirement,
     now: SystemTime,
 ) -> Result<Certificate, Error> {
     // If storage cannot be read, the certificate is only in memory, and the values in storage stay.
     let mut unread = None;
-    let stored = needed.read(stored(&managed.authority, &managed.name, storage), &mut unread)?;
+    let stored = requirement.read(stored(&managed.authority, &managed.name, storage), &mut unread)?;
     let fresh = |certificate: &Certificate| {
         certificate.is_valid(now) && now < due(managed, certificate) && authority.issued(certificate)
     };
@@ -661,9 +661,9 @@ fn obtain_locked(
         return Ok(stored);
     }
     let failed = |error: rcgen::Error| Error::Sign(managed.name.clone(), error.to_string());
-    let [chain_at, key_at, meta_at] = storage_keys(&managed.authority, &managed.name);
-    let old = if managed.reuse_key { needed.read(storage.load(&key_at), &mut unread)? } else { None };
-    let key = match old.and_then(|text| KeyPair::try_from(&pem::key(&text, &key_at).ok()?).ok()) {
+    let [chain_path, key_path, meta_path] = storage_keys(&managed.authority, &managed.name);
+    let old = if managed.reuse_key { requirement.read(storage.load(&key_path), &mut unread)? } else { None };
+    let key = match old.and_then(|text| KeyPair::try_from(&pem::key(&text, &key_path).ok()?).ok()) {
         Some(key) => key,
         None => generate_key(managed.key).map_err(failed)?,
     };
@@ -672,13 +672,13 @@ fn obtain_locked(
     // The key comes first. A crash between the writes leaves a pair that does not match, which `stored` rejects.
     let kept = unread
         .map_or(Ok(()), Err)
-        .and_then(|()| lock.store(&key_at, key.serialize_pem().as_bytes(), Durability::Unflushed))
-        .and_then(|()| lock.store(&chain_at, pem::write_chain(&chain).as_bytes(), Durability::Unflushed))
-        .and_then(|()| lock.store(&meta_at, meta(&managed.name).as_bytes(), Durability::Unflushed));
-    needed
+        .and_then(|()| lock.store(&key_path, key.serialize_pem().as_bytes(), Durability::Unflushed))
+        .and_then(|()| lock.store(&chain_path, pem::write_chain(&chain).as_bytes(), Durability::Unflushed))
+        .and_then(|()| lock.store(&meta_path, meta(&managed.name).as_bytes(), Durability::Unflushed));
+    requirement
         .check(&format!("{}: obtained a certificate of the authority '{}'", managed.name, managed.authority), kept)?;
     let der = rustls::pki_types::PrivatePkcs8KeyDer::from(key.serialize_der());
-    Certificate::new(chain, der.into(), Vec::new(), (&chain_at, &key_at))
+    Certificate::new(chain, der.into(), Vec::new(), (&chain_path, &key_path))
 }
 
 /// RSA keys are generated one at a time: each takes seconds, and those of many names together would take all processors from the workers.

@@ -35,7 +35,8 @@ pub use certificate::Certificate;
 pub use clean::{Cleaned, clean};
 pub use error::Error;
 pub use keeper::{
-    CertificatePlan, IssuedCertificate, Keeper, KeyKind, Managed, NameRecord, OcspTarget, Public, generate_key,
+    CertificatePlan, IssuedCertificate, Keeper, KeyKind, LocalCertificateSpec, NameRecord, OcspTarget,
+    PublicCertificateSpec, generate_key,
 };
 pub use load::{LoadedSource, from_bundle, load};
 pub use ocsp::{OcspError, OcspPolicy, OcspStatus, restore_response, store_response};

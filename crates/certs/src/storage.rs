@@ -123,29 +123,29 @@ pub(crate) fn lock_if_writable(storage: &dyn Storage, name: &str) -> Result<Lock
     }
 }
 
-/// The condition for the use of a new certificate.
+/// Whether a new certificate may be used without being in storage.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Needed {
-    /// To be in storage: an older certificate serves meanwhile.
-    Stored,
-    /// Only to be signed. That it is not in storage is logged.
-    Signed,
+pub(crate) enum StorageRequirement {
+    /// It must be in storage: until then an older certificate serves.
+    Required,
+    /// It need not be; a failure to store it is logged.
+    Optional,
 }
 
-impl Needed {
-    /// While a certificate that ends at `not_after` serves, a new one must be in storage.
-    pub(crate) fn beside(not_after: SystemTime, now: SystemTime) -> Self {
-        if now + Duration::from_secs(300) < not_after { Self::Stored } else { Self::Signed }
+impl StorageRequirement {
+    /// The requirement while a certificate that ends at `not_after` serves.
+    pub(crate) fn while_served(not_after: SystemTime, now: SystemTime) -> Self {
+        if now + Duration::from_secs(300) < not_after { Self::Required } else { Self::Optional }
     }
 
-    /// Returns a value that was read. If storage is not needed, a failure goes to `unread`, and counts as no value.
+    /// Returns a value that was read. If storage is optional, a failure goes to `unread`, and counts as no value.
     pub(crate) fn read<T>(
         self,
         found: Result<Option<T>, Error>,
         unread: &mut Option<Error>,
     ) -> Result<Option<T>, Error> {
         match found {
-            Err(error) if self == Self::Signed => {
+            Err(error) if self == Self::Optional => {
                 *unread = Some(error);
                 Ok(None)
             }
@@ -156,7 +156,7 @@ impl Needed {
     /// Returns the failure to store, unless that is only to be logged.
     pub(crate) fn check(self, subject: &str, stored: Result<(), Error>) -> Result<(), Error> {
         match (self, stored) {
-            (Self::Signed, Err(error)) => tracing::error!("{subject}, but only in memory: {error}"),
+            (Self::Optional, Err(error)) => tracing::error!("{subject}, but only in memory: {error}"),
             (_, Err(error)) => return Err(error),
             (_, Ok(())) => tracing::info!("{subject}"),
         }

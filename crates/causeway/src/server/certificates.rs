@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use causeway_acme::challenge::{self, SharedChallenges};
 use causeway_certs::{
     Authority, AuthoritySpec, Certificate, CertificatePlan, CertificateSelection, Cleaned, Keeper, LoadedSource,
-    Managed, NameRecord, OcspPolicy, PairFiles, SharedStorage, SignatureAlgorithm, Store,
+    LocalCertificateSpec, NameRecord, OcspPolicy, PairFiles, SharedStorage, SignatureAlgorithm, Store,
 };
 use causeway_config::plan::{
     self, AuthorityCertificates, CertificateAuthority, CertificateFiles, CertificateReadError, CertificateReader,
@@ -497,9 +497,9 @@ fn authority(written: &CertificateAuthority, storages: &Storages) -> AuthoritySp
     }
 }
 
-pub(super) fn managed(written: &ManagedName, on_demand: bool, storages: &Storages) -> Managed {
-    let defaults = Managed::new(written.name.clone(), written.authority.clone());
-    Managed {
+pub(super) fn managed(written: &ManagedName, on_demand: bool, storages: &Storages) -> LocalCertificateSpec {
+    let defaults = LocalCertificateSpec::new(written.name.clone(), written.authority.clone());
+    LocalCertificateSpec {
         lifetime: written.lifetime.unwrap_or(defaults.lifetime),
         renewal_ratio: written.renewal_ratio.unwrap_or(defaults.renewal_ratio),
         by_root: written.by_root,

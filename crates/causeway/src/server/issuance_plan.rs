@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use causeway_acme::{AcmeError, CertificateRequest, PublicIssuer};
-use causeway_certs::{Error, IssuedCertificate, Keeper, KeyKind, Lock, Managed, OcspPolicy, Public, SharedStorage};
+use causeway_certs::{
+    Error, IssuedCertificate, Keeper, KeyKind, LocalCertificateSpec, Lock, OcspPolicy, PublicCertificateSpec,
+    SharedStorage,
+};
 use causeway_config::plan::PublicName;
 
 use super::blocking::blocking;
@@ -23,10 +26,10 @@ const RENEWAL_RATIO_MAX: f64 = 0.9;
 
 /// A name, its issuers and the options of its certificates, for all its orders.
 pub(super) struct IssuancePlan {
-    public: Public,
+    public: PublicCertificateSpec,
     issuers: Box<[PublicIssuer]>,
     /// The local authority that signs when none of the issuers does.
-    fallback: Option<Box<Managed>>,
+    fallback: Option<Box<LocalCertificateSpec>>,
     key: KeyKind,
     /// Whether the certificate obliges the server to send an OCSP response (RFC 7633).
     must_staple: bool,
@@ -37,7 +40,7 @@ impl IssuancePlan {
         let issuers = issuers(written);
         let fallback = written.fallback.as_ref().map(|local| Box::new(managed(local, on_demand, storages)));
         let authorities = issuers.iter().map(PublicIssuer::storage_key);
-        let public = Public {
+        let public = PublicCertificateSpec {
             name: written.name.clone(),
             authorities: authorities.chain(fallback.as_ref().map(|local| local.authority.clone())).collect(),
             renewal_ratio: written.renewal_ratio.unwrap_or(RENEWAL_RATIO).min(RENEWAL_RATIO_MAX),
@@ -49,7 +52,7 @@ impl IssuancePlan {
     }
 
     /// The keeper's record of the name.
-    pub(super) fn public(&self) -> &Public {
+    pub(super) fn public(&self) -> &PublicCertificateSpec {
         &self.public
     }
 
@@ -167,7 +170,7 @@ impl IssuancePlan {
     }
 
     /// Returns whether the name has no certificate of a public authority that clients accept. The local authority replaces no such one.
-    fn lacks_public_certificate(&self, local: &Managed, keeper: &Keeper) -> bool {
+    fn lacks_public_certificate(&self, local: &LocalCertificateSpec, keeper: &Keeper) -> bool {
         !keeper.issued(&self.public.name).is_some_and(|issued| {
             let certificate = &issued.certificate;
             issued.authority != local.authority

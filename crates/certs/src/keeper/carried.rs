@@ -4,19 +4,19 @@ use std::collections::HashMap;
 use std::time::SystemTime;
 
 use super::stored::load_all;
-use super::{IssuedCertificate, Keeper, Public, PublicState};
+use super::{IssuedCertificate, Keeper, PublicCertificateSpec, PublicState};
 use crate::{SharedStorage, ocsp};
 
 /// Finds the certificates of public names in the previous configuration's keeper or in storage. As in Caddy, the certificate in use serves
 /// until there is another one: also if its authority or its storage was replaced, or if storage cannot be read.
 pub(super) fn carry_public(
-    names: Vec<Public>,
+    names: Vec<PublicCertificateSpec>,
     before: Option<&Keeper>,
     storage: &SharedStorage,
     now: SystemTime,
 ) -> HashMap<String, PublicState> {
     let Some(before) = before else { return load_all(names, storage, now).into_iter().collect() };
-    let mut known = before.kept().public.clone();
+    let mut known = before.state().public.clone();
     let (mut carried, mut superseded) = (HashMap::new(), HashMap::new());
     let mut missing = Vec::new();
     for public in names {

@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::thread;
 use std::time::SystemTime;
 
-use super::{IssuedCertificate, Public, PublicState};
+use super::{IssuedCertificate, PublicCertificateSpec, PublicState};
 use crate::storage::{SharedStorage, Storage, safe_key};
 use crate::{Certificate, Error, ocsp, pem};
 
@@ -14,9 +14,9 @@ const LOAD_PART_MIN: usize = 64;
 
 /// The certificate in storage. `None` if there is none, or if it is malformed: the caller replaces it.
 pub(super) fn stored(authority: &str, name: &str, storage: &dyn Storage) -> Result<Option<Certificate>, Error> {
-    let [chain_at, key_at, _] = storage_keys(authority, name);
-    let (Some(chain), Some(key)) = (storage.load(&chain_at)?, storage.load(&key_at)?) else { return Ok(None) };
-    let (chain_location, key_location) = (storage.location(&chain_at), storage.location(&key_at));
+    let [chain_path, key_path, _] = storage_keys(authority, name);
+    let (Some(chain), Some(key)) = (storage.load(&chain_path)?, storage.load(&key_path)?) else { return Ok(None) };
+    let (chain_location, key_location) = (storage.location(&chain_path), storage.location(&key_path));
     let read = pem::chain(&chain, &chain_location).and_then(|chain| {
         Certificate::new(chain, pem::key(&key, &key_location)?, Vec::new(), (&chain_location, &key_location))
     });
@@ -24,7 +24,10 @@ pub(super) fn stored(authority: &str, name: &str, storage: &dyn Storage) -> Resu
 }
 
 /// The certificate in storage that stays valid the longest, of all the name's authorities.
-pub(super) fn stored_public(public: &Public, storage: &dyn Storage) -> Result<Option<IssuedCertificate>, Error> {
+pub(super) fn stored_public(
+    public: &PublicCertificateSpec,
+    storage: &dyn Storage,
+) -> Result<Option<IssuedCertificate>, Error> {
     let mut best: Option<(Certificate, &String)> = None;
     for authority in &public.authorities {
         let Some(found) = stored(authority, &public.name, storage)? else { continue };
@@ -39,12 +42,12 @@ pub(super) fn stored_public(public: &Public, storage: &dyn Storage) -> Result<Op
 /// of processor time. A certificate that storage cannot return is reported and obtained again. `default_storage`: the storage of names without one of their
 /// own.
 pub(super) fn load_all(
-    names: Vec<Public>,
+    names: Vec<PublicCertificateSpec>,
     default_storage: &SharedStorage,
     now: SystemTime,
 ) -> Vec<(String, PublicState)> {
     let threads = thread::available_parallelism().map_or(1, NonZero::get).min(LOAD_THREADS_MAX);
-    let load = |public: Public| {
+    let load = |public: PublicCertificateSpec| {
         let storage = &**public.storage.as_ref().unwrap_or(default_storage);
         let issued = stored_public(&public, storage).unwrap_or_else(|error| {
             tracing::error!("{}: cannot look for its certificate in storage: {error}", public.name);

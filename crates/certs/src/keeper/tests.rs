@@ -5,7 +5,7 @@ use super::*;
 use crate::tests::{DAY, Directory, now};
 use crate::{FileStorage, Storage};
 
-fn wanted(directory: &Directory, managed: &[Managed]) -> CertificatePlan {
+fn wanted(directory: &Directory, managed: &[LocalCertificateSpec]) -> CertificatePlan {
     CertificatePlan {
         storage: Arc::new(FileStorage::new(directory.path("data"))),
         authorities: vec![AuthoritySpec::new("local")],
@@ -18,7 +18,7 @@ fn wanted(directory: &Directory, managed: &[Managed]) -> CertificatePlan {
     }
 }
 
-fn open(directory: &Directory, managed: &[Managed], before: Option<&Keeper>, now: SystemTime) -> Keeper {
+fn open(directory: &Directory, managed: &[LocalCertificateSpec], before: Option<&Keeper>, now: SystemTime) -> Keeper {
     Keeper::open(wanted(directory, managed), before, now).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -26,8 +26,8 @@ fn leaf(keeper: &Keeper, name: &str) -> Arc<Certificate> {
     keeper.store().find(Some(name), &[], &|_| true).unwrap_or_else(|| panic!("no certificate for {name}"))
 }
 
-fn local(name: &str) -> Managed {
-    Managed::new(name, "local")
+fn local(name: &str) -> LocalCertificateSpec {
+    LocalCertificateSpec::new(name, "local")
 }
 
 // Caddy's documentation: a fresh certificate in storage is used again, by reloads and by the next start.
@@ -57,7 +57,7 @@ fn obtained_once() {
 fn renewed_when_a_third_is_left() {
     let directory = Directory::new();
     let hour = Duration::from_secs(60 * 60);
-    let early = Managed { renewal_ratio: 0.5, reuse_key: true, ..local("b.localhost") };
+    let early = LocalCertificateSpec { renewal_ratio: 0.5, reuse_key: true, ..local("b.localhost") };
     let keeper = open(&directory, &[local("a.localhost"), early], None, now());
     let (a, b) = (leaf(&keeper, "a.localhost"), leaf(&keeper, "b.localhost"));
     assert_eq!(keeper.renew(now()), Duration::from_secs(600), "the next check comes after the interval at the latest");
@@ -130,8 +130,10 @@ fn damaged_files_in_storage_are_replaced() {
 fn kinds_of_keys() {
     let directory = Directory::new();
     let kinds = [KeyKind::P256, KeyKind::P384, KeyKind::Ed25519, KeyKind::Rsa2048];
-    let managed: Vec<_> =
-        kinds.iter().map(|&key| Managed { key, ..local(&format!("{key:?}.localhost").to_lowercase()) }).collect();
+    let managed: Vec<_> = kinds
+        .iter()
+        .map(|&key| LocalCertificateSpec { key, ..local(&format!("{key:?}.localhost").to_lowercase()) })
+        .collect();
     let keeper = open(&directory, &managed, None, now());
     for managed in &managed {
         assert_eq!(leaf(&keeper, &managed.name).names(), std::slice::from_ref(&managed.name));
@@ -237,7 +239,7 @@ const NAME: &str = "a.example";
 /// Opens a keeper for [`NAME`] with these authorities.
 fn open_public(directory: &Directory, authorities: &[&str], before: Option<&Keeper>) -> Keeper {
     let authorities = authorities.iter().map(|&authority| authority.to_owned()).collect();
-    let public = Public {
+    let public = PublicCertificateSpec {
         name: NAME.to_owned(),
         authorities,
         renewal_ratio: 1.0 / 3.0,
@@ -286,7 +288,10 @@ fn separate_storages() {
     let storage = |name: &str| Some(Arc::new(FileStorage::new(directory.path(name))) as SharedStorage);
     let plan = |leaves: &str| CertificatePlan {
         authorities: vec![AuthoritySpec { storage: storage("pki"), ..AuthoritySpec::new("local") }],
-        ..wanted(&directory, &[local("a.localhost"), Managed { storage: storage(leaves), ..local("b.localhost") }])
+        ..wanted(
+            &directory,
+            &[local("a.localhost"), LocalCertificateSpec { storage: storage(leaves), ..local("b.localhost") }],
+        )
     };
     let first = Keeper::open(plan("leaves"), None, now()).unwrap();
     for file in [
@@ -314,7 +319,7 @@ fn separate_storages() {
 fn a_public_certificate_in_its_own_storage() {
     let directory = Directory::new();
     let own: SharedStorage = Arc::new(FileStorage::new(directory.path("own")));
-    let public = Public {
+    let public = PublicCertificateSpec {
         name: NAME.to_owned(),
         authorities: vec!["one".to_owned()],
         renewal_ratio: 0.1,
@@ -327,13 +332,13 @@ fn a_public_certificate_in_its_own_storage() {
     let (chain, key) = issued(&[NAME], now(), 90);
     keeper.put(NAME, "one", &chain, &key, &own.lock("issue_cert_a.example").unwrap()).unwrap();
     assert!(directory.path(&format!("own/certificates/one/{NAME}/{NAME}.crt")).exists());
-    let found = |public: &Public| {
+    let found = |public: &PublicCertificateSpec| {
         let plan = CertificatePlan { public: vec![public.clone()], ..wanted(&directory, &[]) };
         let keeper = Keeper::open(plan, None, now()).unwrap();
         (served(&keeper).is_some(), keeper.reload(NAME, now()).unwrap())
     };
     assert_eq!(found(&public), (true, true));
-    assert_eq!(found(&Public { storage: None, ..public }), (false, false));
+    assert_eq!(found(&PublicCertificateSpec { storage: None, ..public }), (false, false));
 }
 
 // Caddy's `Cleanup` of the app `tls`: after a reload with other public authorities the certificate in use serves until a new one replaces
@@ -368,7 +373,7 @@ fn a_certificate_serves_while_the_storage_is_replaced() {
     let (chain, key) = issued(&[NAME], now(), 90);
     put(&keeper, &directory, "one", &chain, &key).unwrap();
     let old = served(&keeper).unwrap();
-    let public = keeper.kept().public[NAME].public.clone();
+    let public = keeper.state().public[NAME].public.clone();
     let storage: SharedStorage = Arc::new(FileStorage::new(directory.path("other")));
     let plan = CertificatePlan { storage, public: vec![public], authorities: Vec::new(), ..wanted(&directory, &[]) };
     let moved = Keeper::open(plan, Some(&keeper), now()).unwrap();
@@ -401,7 +406,7 @@ fn further_authorities_keep_the_certificate() {
 #[test]
 fn a_local_certificate_serves_for_no_public_authority() {
     let directory = Directory::new();
-    let public = |authorities: &[&str]| Public {
+    let public = |authorities: &[&str]| PublicCertificateSpec {
         name: NAME.to_owned(),
         authorities: authorities.iter().map(|&authority| authority.to_owned()).collect(),
         renewal_ratio: 1.0 / 3.0,
@@ -438,7 +443,7 @@ fn an_equal_certificate_in_storage_changes_nothing() {
 fn a_storage_that_cannot_be_read() {
     let directory = Directory::new();
     for reuse_key in [false, true] {
-        let managed = Managed { reuse_key, ..local("localhost") };
+        let managed = LocalCertificateSpec { reuse_key, ..local("localhost") };
         let keeper = open(&directory, &[managed], None, now());
         // Reading a directory as a file fails, for root too.
         let at = directory.path("data/certificates/local/localhost/localhost.key");
@@ -538,7 +543,7 @@ fn a_certificate_that_cannot_be_stored_is_served() {
 fn names_on_demand() {
     let directory = Directory::new();
     let keeper = open(&directory, &[local("localhost")], None, now());
-    let on_demand = |name: &str| Managed { on_demand: true, ..local(name) };
+    let on_demand = |name: &str| LocalCertificateSpec { on_demand: true, ..local(name) };
     for name in ["used.example", "unused.example"] {
         let added = keeper.add_managed(on_demand(name), now()).unwrap();
         assert!(Arc::ptr_eq(&added, &leaf(&keeper, name)));
@@ -565,7 +570,7 @@ fn an_added_name_is_renewed_in_time() {
     let keeper = open(&directory, &[local("localhost")], None, now());
     let seconds = Duration::from_secs;
     assert_eq!((keeper.renew(now()), keeper.until_renewal(now() + seconds(1))), (seconds(600), seconds(599)));
-    let short = Managed { lifetime: seconds(30), on_demand: true, ..local("a.example") };
+    let short = LocalCertificateSpec { lifetime: seconds(30), on_demand: true, ..local("a.example") };
     let added = keeper.add_managed(short, now() + seconds(5)).unwrap();
     assert_eq!(keeper.until_renewal(now() + seconds(5)), seconds(20));
     added.mark_used();
@@ -580,7 +585,7 @@ fn an_added_name_is_renewed_in_time() {
 fn names_on_demand_are_bounded() {
     let directory = Directory::new();
     let keeper = open(&directory, &[local("localhost")], None, now());
-    let public = Public {
+    let public = PublicCertificateSpec {
         name: String::new(),
         authorities: Vec::new(),
         renewal_ratio: 0.1,
@@ -596,9 +601,9 @@ fn names_on_demand_are_bounded() {
             assert!(dropped.iter().all(|name| before.contains(name)), "{dropped:?}");
             let name = format!("{kind}{number}.example");
             if kind == "local" {
-                keeper.add_managed(Managed { on_demand: true, ..local(&name) }, now()).unwrap();
+                keeper.add_managed(LocalCertificateSpec { on_demand: true, ..local(&name) }, now()).unwrap();
             } else {
-                keeper.add(Public { name: name.clone(), ..public.clone() }).unwrap();
+                keeper.add(PublicCertificateSpec { name: name.clone(), ..public.clone() }).unwrap();
             }
             let known = keeper.names_on_demand();
             assert!(known.len() <= 3 && known.contains(&name), "{known:?}");
@@ -616,14 +621,14 @@ fn a_public_name_is_added_and_removed() {
     let directory = Directory::new();
     let at = directory.path("data/certificates/ca/p.example");
     std::fs::create_dir_all(&at).unwrap();
-    let signed = open(&directory, &[Managed::new(NAME, "local")], None, now());
+    let signed = open(&directory, &[LocalCertificateSpec::new(NAME, "local")], None, now());
     for extension in ["crt", "key"] {
         let from = directory.path(&format!("data/certificates/local/{NAME}/{NAME}.{extension}"));
         std::fs::copy(from, at.join(format!("{NAME}.{extension}"))).unwrap();
     }
     drop(signed);
     let keeper = open(&directory, &[], None, now());
-    let public = |authority: &str| Public {
+    let public = |authority: &str| PublicCertificateSpec {
         name: NAME.to_owned(),
         authorities: vec![authority.to_owned()],
         renewal_ratio: 0.1,
@@ -647,7 +652,7 @@ fn an_unreadable_certificate_is_left_out() {
     let directory = Directory::new();
     // Reading a directory as a file fails, for root too.
     std::fs::create_dir_all(directory.path("data/certificates/ca/a.example/a.example.crt")).unwrap();
-    let public = Public {
+    let public = PublicCertificateSpec {
         name: "a.example".to_owned(),
         authorities: vec!["ca".to_owned()],
         renewal_ratio: 0.1,

@@ -8,7 +8,7 @@ use time::macros::format_description;
 
 use super::*;
 use crate::tests::{DAY, Directory, now};
-use crate::{CertificatePlan, FileStorage, Keeper, Public};
+use crate::{CertificatePlan, FileStorage, Keeper, PublicCertificateSpec};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
@@ -283,7 +283,7 @@ fn a_reload_that_disables_stapling() {
     const NAME: &str = "a.example";
     let (directory, authority) = (Directory::new(), Authority::new("ca"));
     let open = |disabled, before: Option<&Keeper>| {
-        let public = Public {
+        let public = PublicCertificateSpec {
             name: NAME.to_owned(),
             authorities: vec!["one".to_owned()],
             renewal_ratio: 1.0 / 3.0,

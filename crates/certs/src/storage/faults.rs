@@ -14,7 +14,9 @@ use super::*;
 use crate::OcspPolicy;
 use crate::replace::is_temporary;
 use crate::tests::{DAY, Directory, now};
-use crate::{AuthoritySpec, CertificatePlan, Keeper, KeyKind, Managed, Public, generate_key};
+use crate::{
+    AuthoritySpec, CertificatePlan, Keeper, KeyKind, LocalCertificateSpec, PublicCertificateSpec, generate_key,
+};
 
 const DIRECTORY: &str = "CERTS_FAULT_DIRECTORY";
 const STEP: &str = "CERTS_FAULT_STEP";
@@ -99,7 +101,7 @@ impl Storage for FatalStorage {
 }
 
 fn open(storage: SharedStorage, now: SystemTime) -> Result<Keeper, Error> {
-    let public = Public {
+    let public = PublicCertificateSpec {
         name: PUBLIC.to_owned(),
         authorities: vec!["ca".to_owned()],
         renewal_ratio: 1.0 / 3.0,
@@ -113,7 +115,7 @@ fn open(storage: SharedStorage, now: SystemTime) -> Result<Keeper, Error> {
         loaded: Vec::new(),
         selections: Vec::new(),
         loaded_ocsp: OcspPolicy::default(),
-        managed: vec![Managed::new(LOCAL, "local")],
+        managed: vec![LocalCertificateSpec::new(LOCAL, "local")],
         public: vec![public],
         renewal_check_interval: Duration::from_secs(600),
     };
@@ -299,8 +301,8 @@ fn a_disk_without_room() {
     let keeper = open(Arc::new(FileStorage::new(disk.0.path("data"))), now()).unwrap();
     put(&keeper, now()).unwrap();
     let local = || keeper.store().find(Some(LOCAL), &[], &|_| true).unwrap();
-    let chain_at = format!("certificates/ca/{PUBLIC}/{PUBLIC}.crt");
-    let stored = || keeper.storage().load(&chain_at).unwrap().unwrap();
+    let chain_path = format!("certificates/ca/{PUBLIC}/{PUBLIC}.crt");
+    let stored = || keeper.storage().load(&chain_path).unwrap().unwrap();
     for (round, is_full) in [(0, true), (1, false)] {
         let at = now() + 9 * hour * (round + 1);
         let (before, stored_before) = (local(), stored());
