@@ -1,16 +1,18 @@
-//! Counts unclear wording in comments and Markdown, thinly commented code, type names that are defined too often, and
-//! long commit subjects. No count may rise: `prose/limits.toml` holds the highest allowed value of each, and a lower
+//! Counts unclear wording in comments and Markdown, thinly commented code, type names that are defined too often, paths
+//! in the pages about the code that name nothing, and long commit subjects. No count may rise: `prose/limits.toml` holds the highest allowed value of each, and a lower
 //! value today becomes the limit with `cargo xtask prose --lower`.
 //!
 //! In reading order:
 //! - [`rust`]: separates the comments of a Rust file from its code
 //! - [`words`]: counts words in sentences
 //! - [`names`]: finds the definitions of types
+//! - [`paths`]: finds paths in the pages about the code that name nothing any more
 //! - [`subjects`]: the commit subjects since the limits were introduced
 //! - [`limits`]: reads and writes the file of limits
 
 mod limits;
 mod names;
+mod paths;
 mod rust;
 mod subjects;
 mod words;
@@ -23,6 +25,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 
 use self::limits::Limits;
+use self::paths::PathTally;
 use self::rust::RustSource;
 use self::words::{Block, WORDS};
 use crate::report::{Done, StepError};
@@ -260,6 +263,7 @@ struct ProseTally {
     density: BTreeMap<&'static str, Vec<(String, usize, usize)>>,
     /// The places of a type name.
     types: BTreeMap<String, Vec<TextPlace>>,
+    paths: PathTally,
 }
 
 impl ProseTally {
@@ -267,9 +271,11 @@ impl ProseTally {
     fn file(&mut self, path: &str, text: &str) {
         if path.ends_with(".md") {
             self.blocks(path, TextClass::Markdown, &words::markdown(text));
+            self.paths.markdown(path, text);
             return;
         }
         let source = RustSource::parse(text, is_test(path));
+        self.paths.rust(path, &source.code);
         for (in_test, class) in [(false, TextClass::Code), (true, TextClass::Tests)] {
             let comments: Vec<(usize, &str)> = source
                 .comments
@@ -324,6 +330,8 @@ impl ProseTally {
             counts.push(distance(member, files));
         }
         counts.push(repeated(self.types));
+        let places = self.paths.stale();
+        counts.push(Count { name: "paths.stale".to_owned(), value: places.len() as f64, unit: Unit::Number, places });
         counts
     }
 }
