@@ -1,7 +1,8 @@
 //! The local certificate authority: a root that clients are configured to trust, and an intermediate that signs leaves.
 //!
 //! Both are stored where Caddy stores its own (`pki/authorities/ID/`), unless the configuration names files. The root's
-//! key is read only to renew the intermediate, or to sign a leaf with the root itself.
+//! key is not kept in memory. Another process, or the operator, may replace the root meanwhile. Therefore each use of the
+//! key reads the certificate with it, refuses a pair that does not match, and continues with a root that is new.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -104,13 +105,19 @@ impl PairFiles {
 pub struct Authority {
     spec: AuthoritySpec,
     storage: SharedStorage,
-    root: CertificateDer<'static>,
     root_location: String,
-    /// Replaced at its renewal. Signatures meanwhile use the old one, and do not wait.
-    signer: ArcSwap<Signer>,
+    /// Replaced at a renewal. Signatures meanwhile use the old ones, and do not wait.
+    current: ArcSwap<CurrentCertificates>,
 }
 
-/// The intermediate with its key.
+/// The certificates in use. The intermediate is of another root only until the next renewal check, or if the operator has supplied it.
+#[derive(Clone)]
+struct CurrentCertificates {
+    root: CertificateDer<'static>,
+    intermediate: Arc<Signer>,
+}
+
+/// A certificate of the authority, and the chain to it, with its key.
 struct Signer {
     chain: Vec<CertificateDer<'static>>,
     issuer: Issuer<'static, KeyPair>,
@@ -119,9 +126,46 @@ struct Signer {
 }
 
 impl Signer {
-    /// Whether it needs no renewal. A clock that was ahead has signed an intermediate that is not valid yet.
+    /// Whether it needs no renewal as an intermediate. A clock that was ahead has signed one that is not valid yet.
     fn is_fresh(&self, spec: &AuthoritySpec, now: SystemTime) -> bool {
         now < renew_at(self.not_before, self.not_after, spec.renewal_ratio) && !is_not_yet_valid(self.not_before, now)
+    }
+
+    fn is_of(&self, root: &CertificateDer<'_>) -> bool {
+        self.chain.last().is_some_and(|last| is_issued_by(last, root))
+    }
+}
+
+/// The root at its source, a storage or the operator's files.
+struct Root {
+    certificate: CertificateDer<'static>,
+    /// `None`: the source has no key.
+    signer: Option<Signer>,
+}
+
+impl Root {
+    /// Reads certificate and key. `None` if the storage has no root.
+    fn load(spec: &AuthoritySpec, storage: &dyn Storage, location: &str) -> Result<Option<Self>, Error> {
+        let (chain, key) = match &spec.root {
+            Some(files) => {
+                let key = files.key.as_ref().map(|path| Ok((read(path)?, path.display().to_string())));
+                (read(&files.certificate)?, key.transpose()?)
+            }
+            None => {
+                let Some(chain) = storage.load(&spec.key("root.crt"))? else { return Ok(None) };
+                let key = spec.key("root.key");
+                (chain, storage.load(&key)?.map(|text| (text, storage.location(&key))))
+            }
+        };
+        let certificate = pem::chain(&chain, location)?.swap_remove(0);
+        // Parse it now, so that an error names the root's file.
+        read_validity(&certificate, location)?;
+        let signer = key.map(|(key, key_location)| pair(&chain, &key, location, &key_location)).transpose()?;
+        Ok(Some(Self { certificate, signer }))
+    }
+
+    fn signer(&self, spec: &AuthoritySpec) -> Result<&Signer, Error> {
+        self.signer.as_ref().ok_or_else(|| Error::NoRootKey(spec.id.clone()))
     }
 }
 
@@ -130,32 +174,23 @@ impl Authority {
     /// authorities without one of their own. Blocks.
     ///
     /// # Errors
-    /// Fails if the root cannot be read or must be made and cannot be written, is malformed, or has no key when one is needed; and if the
-    /// operator's intermediate is malformed. A malformed intermediate of the authority's own is replaced.
+    /// Fails if the root cannot be read or must be made and cannot be written, is malformed, has the key of another certificate, or has no
+    /// key when one is needed; and if the operator's intermediate is malformed. A malformed intermediate of the authority's own is replaced.
     pub fn open(spec: AuthoritySpec, default_storage: &SharedStorage, now: SystemTime) -> Result<Self, Error> {
         let storage = spec.storage.as_ref().unwrap_or(default_storage).clone();
         let lock = lock_if_writable(&*storage, &format!("pki_{}", spec.id))?;
-        let (root, root_location) = match &spec.root {
-            Some(files) => {
-                let location = files.certificate.display().to_string();
-                let mut chain = pem::chain(&read(&files.certificate)?, &location)?;
-                (chain.swap_remove(0), location)
-            }
-            None => {
-                let key = spec.key("root.crt");
-                let root = match storage.load(&key)? {
-                    Some(text) => pem::chain(&text, &storage.location(&key))?.swap_remove(0),
-                    None => make_root(&spec, &*storage, &lock, now)?,
-                };
-                (root, storage.location(&key))
-            }
+        let root_location = match &spec.root {
+            Some(files) => files.certificate.display().to_string(),
+            None => storage.location(&spec.key("root.crt")),
         };
-        // Parse the root now, so that an error names the root's file.
-        read_validity(&root, &root_location)?;
-        let signer = match &spec.intermediate {
+        let root = match Root::load(&spec, &*storage, &root_location)? {
+            Some(root) => root,
+            None => make_root(&spec, &*storage, &lock, now)?,
+        };
+        let intermediate = match &spec.intermediate {
             Some(files) => {
                 let signer = intermediate_from(files, &spec)?;
-                if !signer.chain.last().is_some_and(|last| is_issued_by(last, &root)) {
+                if !signer.is_of(&root.certificate) {
                     let location = files.certificate.display();
                     tracing::warn!(
                         "certificate authority '{}': the root {root_location} did not sign the intermediate {location}, so clients that \
@@ -166,20 +201,18 @@ impl Authority {
                 signer
             }
             None => {
-                let stored = stored_intermediate(&spec, &*storage, &root)?;
+                let stored = stored_intermediate(&spec, &*storage, &root.certificate)?;
                 match stored.filter(|signer| signer.is_fresh(&spec, now)) {
                     Some(signer) => signer,
-                    None => make_intermediate(
-                        &spec,
-                        (&*storage, &lock),
-                        (&root, &root_location),
-                        StorageRequirement::Optional,
-                        now,
-                    )?,
+                    None => {
+                        let signer = root.signer(&spec)?;
+                        make_intermediate(&spec, (&*storage, &lock), signer, StorageRequirement::Optional, now)?
+                    }
                 }
             }
         };
-        Ok(Self { spec, storage, root, root_location, signer: ArcSwap::from_pointee(signer) })
+        let current = CurrentCertificates { root: root.certificate, intermediate: Arc::new(intermediate) };
+        Ok(Self { spec, storage, root_location, current: ArcSwap::from_pointee(current) })
     }
 
     /// The configuration of this authority.
@@ -194,12 +227,12 @@ impl Authority {
 
     /// The root's certificate as PEM.
     pub fn root_pem(&self) -> String {
-        pem::write_chain(std::slice::from_ref(&self.root))
+        pem::write_chain(std::slice::from_ref(&self.current.load().root))
     }
 
     /// The intermediate, and any certificates between it and the root, as PEM.
     pub fn intermediate_pem(&self) -> String {
-        pem::write_chain(&self.signer.load().chain)
+        pem::write_chain(&self.current.load().intermediate.chain)
     }
 
     /// The common names of root and intermediate, with placeholders replaced.
@@ -210,29 +243,55 @@ impl Authority {
 
     /// When to renew the intermediate; `None` if the operator supplied it.
     pub(crate) fn renew_at(&self) -> Option<SystemTime> {
-        let signer = self.signer.load();
+        let signer = &self.current.load().intermediate;
         self.spec.intermediate.is_none().then(|| renew_at(signer.not_before, signer.not_after, self.spec.renewal_ratio))
     }
 
-    /// Renews the intermediate if it is due. Returns whether it was. Blocks; the authority signs meanwhile.
+    /// Renews the intermediate if it is due, or of a former root. Returns whether it was. Blocks; the authority signs meanwhile. As in Caddy
+    /// (caddypki/maintain.go), a root that was replaced since the start takes effect now.
     pub(crate) fn renew(&self, now: SystemTime) -> Result<bool, Error> {
-        if self.spec.intermediate.is_some() || self.signer.load().is_fresh(&self.spec, now) {
+        let current = self.current.load_full();
+        let is_due = !current.intermediate.is_fresh(&self.spec, now) || !current.intermediate.is_of(&current.root);
+        if self.spec.intermediate.is_some() || !is_due {
             return Ok(false);
         }
         // Several processes can share the storage: only one may replace the intermediate.
         let lock = lock_if_writable(&*self.storage, &format!("pki_{}", self.spec.id))?;
+        let root = self.load_root()?;
         // Another process may have renewed it while this one waited for the lock.
-        let stored = stored_intermediate(&self.spec, &*self.storage, &self.root)?;
-        let signer = match stored.filter(|signer| signer.is_fresh(&self.spec, now)) {
+        let stored = stored_intermediate(&self.spec, &*self.storage, &root.certificate)?;
+        let intermediate = match stored.filter(|signer| signer.is_fresh(&self.spec, now)) {
             Some(signer) => signer,
             None => {
-                let requirement = StorageRequirement::while_served(self.signer.load().not_after, now);
-                let root = (&self.root, &*self.root_location);
-                make_intermediate(&self.spec, (&*self.storage, &lock), root, requirement, now)?
+                let requirement = StorageRequirement::while_served(current.intermediate.not_after, now);
+                make_intermediate(&self.spec, (&*self.storage, &lock), root.signer(&self.spec)?, requirement, now)?
             }
         };
-        self.signer.store(Arc::new(signer));
+        self.replace(root.certificate, Some(Arc::new(intermediate)));
         Ok(true)
+    }
+
+    /// Reads the root again.
+    fn load_root(&self) -> Result<Root, Error> {
+        Root::load(&self.spec, &*self.storage, &self.root_location)?.ok_or_else(|| {
+            let gone = std::io::Error::new(std::io::ErrorKind::NotFound, "the storage has lost the root");
+            Error::Read(self.root_location.clone(), gone)
+        })
+    }
+
+    /// Uses these certificates from now on; without `intermediate`, the one in use stays.
+    fn replace(&self, root: CertificateDer<'static>, intermediate: Option<Arc<Signer>>) {
+        let before = self.current.rcu(|current| CurrentCertificates {
+            root: root.clone(),
+            intermediate: Arc::clone(intermediate.as_ref().unwrap_or(&current.intermediate)),
+        });
+        if before.root != root {
+            tracing::warn!(
+                "certificate authority '{}': its root was replaced; clients must trust the new one, {}",
+                self.spec.id,
+                self.root_location
+            );
+        }
     }
 
     /// Signs a leaf for `names`, at least one, with the intermediate or the root. The leaf's validity is cut to that of its signer.
@@ -259,11 +318,19 @@ impl Authority {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         params.use_authority_key_identifier_extension = true;
         params.serial_number = Some(serial()?);
-        let signer = self.signer.load();
-        let signer_ends = match by {
-            SignedBy::Intermediate => signer.not_after,
-            SignedBy::Root => read_validity(&self.root, &self.root_location)?.1,
+        let by_root;
+        let intermediate = &self.current.load().intermediate;
+        let signer = match by {
+            SignedBy::Intermediate => intermediate,
+            SignedBy::Root => {
+                by_root = self.load_root()?;
+                if by_root.certificate != self.current.load().root {
+                    self.replace(by_root.certificate.clone(), None);
+                }
+                by_root.signer(&self.spec)?
+            }
         };
+        let signer_ends = signer.not_after;
         if signer_ends <= now {
             return Err(Error::SignerExpired(self.spec.id.clone()));
         }
@@ -272,23 +339,15 @@ impl Authority {
         }
         params.not_before = whole_seconds(now);
         params.not_after = whole_seconds((now + lifetime).min(signer_ends));
-        match by {
-            SignedBy::Intermediate => {
-                let leaf = params.signed_by(key, &signer.issuer).map_err(failed)?;
-                Ok(std::iter::once(leaf.der().clone()).chain(signer.chain.iter().cloned()).collect())
-            }
-            SignedBy::Root => {
-                let root_key = root_key(&self.spec, &*self.storage)?;
-                let issuer = Issuer::from_ca_cert_der(&self.root, root_key).map_err(failed)?;
-                Ok(vec![params.signed_by(key, &issuer).map_err(failed)?.der().clone()])
-            }
-        }
+        let leaf = params.signed_by(key, &signer.issuer).map_err(failed)?;
+        let above: &[_] = if by == SignedBy::Root { &[] } else { &signer.chain };
+        Ok(std::iter::once(leaf.der().clone()).chain(above.iter().cloned()).collect())
     }
 
     /// Whether a stored chain was issued under this root. It was not if an operator deleted the authority's files but
     /// left the leaves.
     pub(crate) fn issued(&self, certificate: &Certificate) -> bool {
-        certificate.signed().cert.last().is_some_and(|last| is_issued_by(last, &self.root))
+        certificate.signed().cert.last().is_some_and(|last| is_issued_by(last, &self.current.load().root))
     }
 }
 
@@ -326,12 +385,7 @@ fn is_issued_by(certificate: &CertificateDer<'_>, issuer: &CertificateDer<'_>) -
 }
 
 /// Generates and stores a root. Stores the key first, so that a crash cannot leave a certificate without its key.
-fn make_root(
-    spec: &AuthoritySpec,
-    storage: &dyn Storage,
-    lock: &Lock,
-    now: SystemTime,
-) -> Result<CertificateDer<'static>, Error> {
+fn make_root(spec: &AuthoritySpec, storage: &dyn Storage, lock: &Lock, now: SystemTime) -> Result<Root, Error> {
     let name = spec.common_name(&spec.root_common_name, now);
     let failed = |error: rcgen::Error| Error::Sign(name.clone(), error.to_string());
     let key = KeyPair::generate().map_err(failed)?;
@@ -343,28 +397,30 @@ fn make_root(
         pem::write_chain(std::slice::from_ref(root.der())).as_bytes(),
         Durability::Flushed,
     )?;
-    tracing::info!("certificate authority '{}': made its root, {}", spec.id, storage.location(&spec.key("root.crt")));
-    Ok(root.der().clone())
+    let location = storage.location(&spec.key("root.crt"));
+    tracing::info!("certificate authority '{}': made its root, {location}", spec.id);
+    let certificate = root.der().clone();
+    let signer = Some(signer(vec![certificate.clone()], key, &location)?);
+    Ok(Root { certificate, signer })
 }
 
 fn make_intermediate(
     spec: &AuthoritySpec,
     (storage, lock): (&dyn Storage, &Lock),
-    (root, root_location): (&CertificateDer<'static>, &str),
+    root: &Signer,
     requirement: StorageRequirement,
     now: SystemTime,
 ) -> Result<Signer, Error> {
     let name = spec.common_name(&spec.intermediate_common_name, now);
     let failed = |error: rcgen::Error| Error::Sign(name.clone(), error.to_string());
-    let root_left = read_validity(root, root_location)?.1.duration_since(now).unwrap_or_default();
+    let root_left = root.not_after.duration_since(now).unwrap_or_default();
     if spec.intermediate_lifetime >= root_left {
         return Err(Error::IntermediateTooLong { id: spec.id.clone(), root_left });
     }
-    let root_issuer = Issuer::from_ca_cert_der(root, root_key(spec, storage)?).map_err(failed)?;
     let key = KeyPair::generate().map_err(failed)?;
     let mut params = authority_params(&name, 0, now, now + spec.intermediate_lifetime)?;
     params.use_authority_key_identifier_extension = true;
-    let intermediate = params.signed_by(&key, &root_issuer).map_err(failed)?;
+    let intermediate = params.signed_by(&key, &root.issuer).map_err(failed)?;
     let chain = vec![intermediate.der().clone()];
     let stored =
         lock.store(&spec.key("intermediate.key"), key.serialize_pem().as_bytes(), Durability::Flushed).and_then(|()| {
@@ -387,7 +443,7 @@ fn stored_intermediate(
     let (chain_location, key_location) = (storage.location(&chain_key), storage.location(&key_key));
     let read = pair(&chain, &key, &chain_location, &key_location);
     match read {
-        Ok(signer) if signer.chain.last().is_some_and(|last| is_issued_by(last, root)) => Ok(Some(signer)),
+        Ok(signer) if signer.is_of(root) => Ok(Some(signer)),
         Ok(_) => Ok(None),
         Err(error) => {
             tracing::warn!("{error}; replacing the intermediate");
@@ -422,21 +478,6 @@ fn signer(chain: Vec<CertificateDer<'static>>, key: KeyPair, location: &str) -> 
     let issuer = Issuer::from_ca_cert_der(&chain[0], key);
     let issuer = issuer.map_err(|error| Error::BadCertificate(location.to_owned(), error.to_string()))?;
     Ok(Signer { chain, issuer, not_before, not_after })
-}
-
-fn root_key(spec: &AuthoritySpec, storage: &dyn Storage) -> Result<KeyPair, Error> {
-    let (text, location) = match &spec.root {
-        Some(files) => {
-            let path = files.key.as_ref().ok_or_else(|| Error::NoRootKey(spec.id.clone()))?;
-            (read(path)?, path.display().to_string())
-        }
-        None => {
-            let key = spec.key("root.key");
-            (storage.load(&key)?.ok_or_else(|| Error::NoRootKey(spec.id.clone()))?, storage.location(&key))
-        }
-    };
-    let key = pem::key(&text, &location)?;
-    KeyPair::try_from(&key).map_err(|error| Error::BadKey(location, error.to_string()))
 }
 
 fn authority_params(name: &str, below: u8, from: SystemTime, to: SystemTime) -> Result<CertificateParams, Error> {

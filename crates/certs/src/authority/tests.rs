@@ -50,18 +50,22 @@ fn a_chain_is_valid_for_its_name_only() {
         for by in [SignedBy::Intermediate, SignedBy::Root] {
             let chain = authority.sign(&[name.to_owned()], &key, hours(12), by, now()).unwrap();
             let requested = name.replace('*', "b");
-            assert_eq!(verify(&authority.root, &chain, &requested, now()), Ok(()), "{name} {by:?}");
-            assert!(verify(&authority.root, &chain, other, now()).is_err(), "{name} {by:?}");
+            assert_eq!(verify(&authority.current.load().root, &chain, &requested, now()), Ok(()), "{name} {by:?}");
+            assert!(verify(&authority.current.load().root, &chain, other, now()).is_err(), "{name} {by:?}");
             assert!(
-                verify(&authority.root, &chain, &requested, now() + hours(12) + Duration::from_secs(1)).is_err(),
+                verify(&authority.current.load().root, &chain, &requested, now() + hours(12) + Duration::from_secs(1))
+                    .is_err(),
                 "{name}"
             );
-            assert!(verify(&authority.root, &chain, &requested, now() - hours(1)).is_err(), "{name}: not valid yet");
+            assert!(
+                verify(&authority.current.load().root, &chain, &requested, now() - hours(1)).is_err(),
+                "{name}: not valid yet"
+            );
         }
     }
-    let (from, to) = read_validity(&authority.root, "").unwrap();
+    let (from, to) = read_validity(&authority.current.load().root, "").unwrap();
     assert_eq!((from, to.duration_since(from).unwrap()), (now(), 3600 * DAY));
-    assert_eq!(authority.signer.load().not_after.duration_since(now()).unwrap(), 7 * DAY);
+    assert_eq!(authority.current.load().intermediate.not_after.duration_since(now()).unwrap(), 7 * DAY);
     assert_eq!(authority.common_names(now()).0, "Causeway Local Authority - 2026 ECC Root");
     assert!(
         authority.sign(&["a b".to_owned()], &key, hours(1), SignedBy::Intermediate, now()).is_ok(),
@@ -77,7 +81,7 @@ fn a_leaf_ends_with_its_issuer() {
     let authority = open(&directory, local(), now()).unwrap();
     let key = KeyPair::generate().unwrap();
     let chain = authority.sign(&["localhost".to_owned()], &key, 30 * DAY, SignedBy::Intermediate, now()).unwrap();
-    assert_eq!(read_validity(&chain[0], "").unwrap().1, authority.signer.load().not_after);
+    assert_eq!(read_validity(&chain[0], "").unwrap().1, authority.current.load().intermediate.not_after);
 }
 
 // caddypki/maintain.go: an intermediate is renewed when no more than a fifth of its lifetime is left.
@@ -133,6 +137,92 @@ fn broken_storage() {
     std::fs::write(at("root.crt"), "").unwrap();
     let error = open(&directory, local(), now()).err().unwrap();
     assert!(error.starts_with(&format!("{}: found nothing: it is empty, ", at("root.crt").display())), "{error}");
+}
+
+// caddypki/ca.go: Caddy refuses to load a root with the key of another one, as a restore of some files leaves it ("provided PrivateKey doesn't
+// match parent's PublicKey").
+#[test]
+fn a_root_with_another_key_is_refused() {
+    let directory = Directory::new();
+    open(&directory, local(), now()).unwrap();
+    let at = |file: &str| directory.path(&format!("data/pki/authorities/local/{file}"));
+    std::fs::write(at("root.key"), KeyPair::generate().unwrap().serialize_pem()).unwrap();
+    let want = format!(
+        "{}: found another key than that of the certificate in {}",
+        at("root.key").display(),
+        at("root.crt").display()
+    );
+    for now in [now(), now() + 8 * DAY] {
+        assert_eq!(open(&directory, local(), now).err().as_deref(), Some(&*want));
+    }
+}
+
+// caddypki/maintain.go, `renewCertsForCA`: the root and its key are loaded together, and signed with from then on. Two machines have one
+// storage, and the root is made anew by the other one, or restored without its key.
+#[test]
+fn a_root_that_is_replaced_meanwhile() {
+    let directory = Directory::new();
+    let authority = open(&directory, local(), now()).unwrap();
+    let (root, intermediate) = (authority.root_pem(), authority.intermediate_pem());
+    let at = |file: &str| directory.path(&format!("data/pki/authorities/local/{file}"));
+    let old_key = std::fs::read(at("root.key")).unwrap();
+    std::fs::remove_file(at("root.crt")).unwrap();
+    let error = authority.renew(now() + 6 * DAY).unwrap_err().to_string();
+    assert_eq!(error, format!("{}: cannot be read: the storage has lost the root", at("root.crt").display()));
+    let other = open(&directory, local(), now() + DAY).unwrap();
+    assert_ne!(other.root_pem(), root);
+    let new_key = std::fs::read(at("root.key")).unwrap();
+    let stored = || std::fs::read_to_string(at("intermediate.crt")).unwrap();
+    let stored_before = stored();
+    std::fs::write(at("root.key"), old_key).unwrap();
+    for _ in 0..2 {
+        let error = authority.renew(now() + 6 * DAY + DAY / 2).unwrap_err().to_string();
+        assert!(error.contains("root.key: found another key than that of"), "{error}");
+        assert_eq!((authority.root_pem(), authority.intermediate_pem()), (root.clone(), intermediate.clone()));
+        assert_eq!(stored(), stored_before);
+    }
+    std::fs::write(at("root.key"), new_key).unwrap();
+    assert!(authority.renew(now() + 6 * DAY + DAY / 2).unwrap());
+    assert_eq!(authority.root_pem(), other.root_pem());
+    let key = KeyPair::generate().unwrap();
+    let at = now() + 6 * DAY + DAY / 2;
+    let chain = authority.sign(&["localhost".to_owned()], &key, DAY, SignedBy::Intermediate, at).unwrap();
+    assert_eq!(verify(&other.current.load().root, &chain, "localhost", at), Ok(()));
+}
+
+// As above, for the operator's own files, which Caddy reads again too; and for a root that signs itself: the next check replaces the
+// intermediate of the former root.
+#[test]
+fn the_operator_replaces_the_root() {
+    let (directory, roots) = (Directory::new(), [Directory::new(), Directory::new()]);
+    let made: Vec<_> = roots.iter().map(|root| open(root, local(), now()).unwrap()).collect();
+    let copy = |from: usize, file: &str| {
+        let at = roots[from].path(&format!("data/pki/authorities/local/{file}"));
+        std::fs::copy(at, directory.path(file)).unwrap();
+    };
+    let files = PairFiles { certificate: directory.path("root.crt"), key: Some(directory.path("root.key")) };
+    let spec = || AuthoritySpec { root: Some(files.clone()), ..local() };
+    copy(0, "root.crt");
+    copy(0, "root.key");
+    let [renewed, signing] = [(); 2].map(|()| open(&directory, spec(), now()).unwrap());
+    let key = KeyPair::generate().unwrap();
+    let sign = |by, at| signing.sign(&["localhost".to_owned()], &key, DAY, by, at);
+    copy(1, "root.key");
+    for at in [now(), now() + 6 * DAY] {
+        let error = sign(SignedBy::Root, at).unwrap_err().to_string();
+        assert!(error.contains("root.key: found another key than that of"), "{error}");
+    }
+    assert!(renewed.renew(now() + 6 * DAY).is_err());
+    copy(1, "root.crt");
+    let new_root = &made[1].current.load().root;
+    let chain = sign(SignedBy::Root, now()).unwrap();
+    assert_eq!(verify(new_root, &chain, "localhost", now()), Ok(()));
+    assert_eq!(signing.root_pem(), made[1].root_pem());
+    assert!(signing.renew(now()).unwrap() && !signing.renew(now()).unwrap());
+    let chain = sign(SignedBy::Intermediate, now()).unwrap();
+    assert_eq!(verify(new_root, &chain, "localhost", now()), Ok(()));
+    assert!(renewed.renew(now() + 6 * DAY).unwrap());
+    assert_eq!(renewed.root_pem(), made[1].root_pem());
 }
 
 // Caddy's JSON of an authority: `root` and `intermediate` from files, common names with placeholders, a bounded
