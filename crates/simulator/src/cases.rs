@@ -121,7 +121,7 @@ pub fn barrier(is_target_slow: bool) -> Program {
     let thread = |steps: Vec<TaskStep>| {
         let mut all = vec![TaskStep::Begin];
         all.extend(steps);
-        all.extend([TaskStep::Meet(0), TaskStep::End(0)]);
+        all.extend([TaskStep::Barrier(0), TaskStep::End(0)]);
         all
     };
     Program { barriers: vec![3], ..Program::default() }

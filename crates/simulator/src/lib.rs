@@ -90,7 +90,7 @@ pub fn record(program: &Program, seed: u64, plan: WindowPlan) -> Vec<Trace> {
         clock += plan.window;
         machine.run_until(clock);
         clock += plan.rest;
-        machine.observer.recorded(machine.now)
+        machine.observer.finish_recording(machine.now)
     };
     (0..plan.windows).map(&mut window).collect()
 }
@@ -124,7 +124,7 @@ pub fn confirm(program: &Program, seed: u64, experiment: &Experiment<'_>, plan: 
         clock += plan.window;
         machine.run_until(clock);
         clock += plan.rest;
-        machine.observer.paused(machine.now)
+        machine.observer.finish_pausing(machine.now)
     };
     for pair in 0..plan.windows {
         let mut one = |is_control: bool| {

@@ -24,9 +24,9 @@ const HANDOVER: Time = Time::Fixed(100);
 pub(crate) const START: u64 = 1_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Happening {
+enum Event {
     /// A thread continues: its computation, pause or sleep has ended.
-    GoOn(usize),
+    Continue(usize),
     /// A thread that waited for events is awake.
     Woken(usize),
     /// A request arrived for the task.
@@ -90,9 +90,9 @@ struct TaskState {
     held: bool,
     connection: Stamp,
     /// The stamp of its call or timer.
-    outside: Stamp,
+    pending_stamp: Stamp,
     /// When the awaited answer or timer arrived.
-    came: u64,
+    arrived_at: u64,
     visit: Visit,
 }
 
@@ -108,8 +108,8 @@ struct ThreadState {
     is_cold: bool,
     /// When it blocked inside a step.
     blocked_since: u64,
-    /// Not 0 after another thread or a timer has ended that wait.
-    blocked: u64,
+    /// Another thread or a timer has ended that wait.
+    is_wait_over: bool,
     /// Progress within a step of several parts.
     phase: u32,
     /// Its pause has ended, so the current step does not check for pending delay again.
@@ -125,11 +125,11 @@ struct ThreadState {
 pub(crate) struct Machine<'a> {
     program: &'a Program,
     /// The true speed-up of the target.
-    cut: f64,
+    speedup: f64,
     pub(crate) now: u64,
     /// Orders events with equal times.
     serial: u64,
-    happenings: BinaryHeap<Reverse<(u64, u64, Happening)>>,
+    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     tasks: Vec<TaskState>,
     threads: Vec<ThreadState>,
     queues: Vec<Queue>,
@@ -141,8 +141,8 @@ pub(crate) struct Machine<'a> {
 }
 
 impl<'a> Machine<'a> {
-    /// The program at its start. Equal seeds give equal runs, apart from the effect of `cut`.
-    pub(crate) fn new(program: &'a Program, seed: u64, cut: f64) -> Self {
+    /// The program at its start. Equal seeds give equal runs, apart from the effect of `speedup`.
+    pub(crate) fn new(program: &'a Program, seed: u64, speedup: f64) -> Self {
         let tasks = program.tasks.iter().enumerate().map(|(number, _)| TaskState {
             at: 0,
             random: stream(seed, number as u64),
@@ -151,8 +151,8 @@ impl<'a> Machine<'a> {
             wait: Wait::Nothing,
             held: false,
             connection: Stamp::default(),
-            outside: Stamp::default(),
-            came: 0,
+            pending_stamp: Stamp::default(),
+            arrived_at: 0,
             visit: Visit::default(),
         });
         let threads = (0..program.threads()).map(|number| ThreadState {
@@ -163,7 +163,7 @@ impl<'a> Machine<'a> {
             is_waking: false,
             is_cold: false,
             blocked_since: 0,
-            blocked: 0,
+            is_wait_over: false,
             phase: 0,
             has_paid: false,
             cause: 0,
@@ -174,10 +174,10 @@ impl<'a> Machine<'a> {
         let queue = |&room: &usize| Queue { permits: vec![TaskMessage::default(); room].into(), ..Queue::default() };
         let mut machine = Self {
             program,
-            cut,
+            speedup,
             now: START,
             serial: 0,
-            happenings: BinaryHeap::new(),
+            events: BinaryHeap::new(),
             tasks: tasks.collect(),
             threads: threads.collect(),
             queues: program.queues.iter().map(queue).collect(),
@@ -195,43 +195,43 @@ impl<'a> Machine<'a> {
             }
         }
         for thread in 0..machine.threads.len() {
-            machine.after(0.0, Happening::GoOn(thread));
+            machine.after(0.0, Event::Continue(thread));
         }
         machine
     }
 
     /// Runs until `until` nanoseconds after the start.
     pub(crate) fn run_until(&mut self, until: u64) {
-        while let Some(&Reverse((at, _, happening))) = self.happenings.peek() {
+        while let Some(&Reverse((at, _, event))) = self.events.peek() {
             if at > START + until {
                 break;
             }
-            self.happenings.pop();
+            self.events.pop();
             self.now = at;
-            self.happens(happening);
+            self.handle_event(event);
         }
         self.now = START + until;
     }
 
-    fn after(&mut self, time: f64, happening: Happening) {
+    fn after(&mut self, time: f64, event: Event) {
         self.serial += 1;
-        self.happenings.push(Reverse((self.now + time.round() as u64, self.serial, happening)));
+        self.events.push(Reverse((self.now + time.round() as u64, self.serial, event)));
     }
 
     fn request_after(&mut self, task: usize, time: Time) {
         let time = time.draw(&mut self.tasks[task].client);
-        self.after(time, Happening::Request(task));
+        self.after(time, Event::Request(task));
     }
 
-    fn happens(&mut self, happening: Happening) {
-        match happening {
-            Happening::GoOn(thread) => {
+    fn handle_event(&mut self, event: Event) {
+        match event {
+            Event::Continue(thread) => {
                 if self.observer.pause_ended(thread, self.now) {
                     self.threads[thread].has_paid = true;
                 }
                 self.go_on(thread);
             }
-            Happening::Woken(thread) => {
+            Event::Woken(thread) => {
                 self.threads[thread].is_waking = false;
                 self.threads[thread].is_idle = false;
                 // The wait in the event loop ends here; its first work is slower.
@@ -239,35 +239,35 @@ impl<'a> Machine<'a> {
                 self.observer.block_ended(thread, self.now);
                 self.go_on(thread);
             }
-            Happening::Request(task) => {
+            Event::Request(task) => {
                 // An open loop schedules its next request at once; a closed loop does so at `TaskStep::Write`.
                 if let Some(ClientModel::Open(time)) = self.program.tasks[task].client {
                     self.request_after(task, time);
                 }
                 self.tasks[task].inbox.push_back(self.now);
                 if self.tasks[task].wait == Wait::Request && self.tasks[task].inbox.len() == 1 {
-                    self.ready(task);
+                    self.make_ready(task);
                 }
             }
-            Happening::Ready(task) => {
+            Event::Ready(task) => {
                 // A held event keeps its original arrival time.
                 if !std::mem::replace(&mut self.tasks[task].held, false) {
-                    self.tasks[task].came = self.now;
+                    self.tasks[task].arrived_at = self.now;
                 }
-                self.ready(task);
+                self.make_ready(task);
             }
         }
     }
 
     /// Queues the task on its thread, and wakes the thread if it is idle.
-    fn ready(&mut self, task: usize) {
+    fn make_ready(&mut self, task: usize) {
         let thread = self.program.tasks[task].thread;
         self.threads[thread].ready.push_back(task);
         // Further events during the wakeup need no wakeup of their own.
         if self.threads[thread].is_idle && !self.threads[thread].is_waking {
             self.threads[thread].is_waking = true;
             let wake = WAKE.draw(&mut self.threads[thread].random);
-            self.after(wake, Happening::Woken(thread));
+            self.after(wake, Event::Woken(thread));
         }
     }
 
@@ -297,31 +297,31 @@ impl<'a> Machine<'a> {
         match std::mem::replace(&mut state.wait, Wait::Nothing) {
             Wait::Nothing => {}
             Wait::Request => {
-                let came = *state.inbox.front().expect("a request that made it ready");
+                let arrived = *state.inbox.front().expect("a request that made it ready");
                 // 0 makes the ledger estimate the arrival.
-                let known = if self.program.arrivals == Arrivals::Known { came } else { 0 };
+                let known = if self.program.arrivals == Arrivals::Known { arrived } else { 0 };
                 if let Some(hold) = self.observer.hold(state.connection, known, self.now) {
                     // The request stays in the inbox until the hold has ended.
                     (state.held, state.wait) = (true, Wait::Request);
-                    self.after(hold, Happening::Ready(task));
+                    self.after(hold, Event::Ready(task));
                     return false;
                 }
                 state.inbox.pop_front();
-                self.threads[thread].cause = came;
+                self.threads[thread].cause = arrived;
                 self.observer.arrived(thread, task, &mut state.connection, known, self.now);
             }
             Wait::Answer => {
-                if let Some(hold) = self.observer.hold(state.outside, state.came, self.now) {
+                if let Some(hold) = self.observer.hold(state.pending_stamp, state.arrived_at, self.now) {
                     (state.held, state.wait) = (true, Wait::Answer);
-                    self.after(hold, Happening::Ready(task));
+                    self.after(hold, Event::Ready(task));
                     return false;
                 }
-                self.threads[thread].cause = state.came;
-                self.observer.answered(thread, state.outside, state.came, self.now);
+                self.threads[thread].cause = state.arrived_at;
+                self.observer.answered(thread, state.pending_stamp, state.arrived_at, self.now);
             }
             Wait::Timer => {
-                self.threads[thread].cause = state.came;
-                self.observer.woke(thread, state.outside, 0, self.now);
+                self.threads[thread].cause = state.arrived_at;
+                self.observer.woke(thread, state.pending_stamp, 0, self.now);
             }
         }
         true
@@ -329,7 +329,7 @@ impl<'a> Machine<'a> {
 
     fn next(&mut self, thread: usize, task: usize) -> bool {
         self.threads[thread].phase = 0;
-        self.threads[thread].blocked = 0;
+        self.threads[thread].is_wait_over = false;
         self.tasks[task].at = (self.tasks[task].at + 1) % self.program.tasks[task].steps.len();
         true
     }
@@ -348,12 +348,12 @@ impl<'a> Machine<'a> {
         let time = WAKING.draw(&mut self.threads[thread].random);
         self.observer.waking(thread, WAKING_KIND, self.now);
         self.count(WAKING_KIND, time, false);
-        self.after(time, Happening::GoOn(thread));
+        self.after(time, Event::Continue(thread));
         false
     }
 
     fn block(&mut self, thread: usize) -> bool {
-        if self.threads[thread].blocked == 0 {
+        if !self.threads[thread].is_wait_over {
             self.threads[thread].blocked_since = self.now;
         }
         false
@@ -362,14 +362,14 @@ impl<'a> Machine<'a> {
     /// Lets a thread that blocked inside a step continue with it after `delay`.
     fn release(&mut self, thread: usize, delay: Time) {
         let delay = delay.draw(&mut self.threads[thread].random);
-        self.threads[thread].blocked = 1;
-        self.after(delay, Happening::GoOn(thread));
+        self.threads[thread].is_wait_over = true;
+        self.after(delay, Event::Continue(thread));
     }
 
     /// How long the thread was blocked in its current step; 0 if it was not.
-    fn blocked(&self, thread: usize) -> u64 {
+    fn blocked_for(&self, thread: usize) -> u64 {
         let state = &self.threads[thread];
-        if state.blocked == 0 { 0 } else { self.now - state.blocked_since }
+        if state.is_wait_over { self.now - state.blocked_since } else { 0 }
     }
 
     /// Whether the thread may continue at once. If it has pending delay, this schedules its pause.
@@ -380,7 +380,7 @@ impl<'a> Machine<'a> {
         match self.observer.pay(thread, is_awaited, self.now) {
             None => true,
             Some(sleep) => {
-                self.after(sleep, Happening::GoOn(thread));
+                self.after(sleep, Event::Continue(thread));
                 false
             }
         }
@@ -392,11 +392,11 @@ impl<'a> Machine<'a> {
         match self.program.tasks[task].steps[self.tasks[task].at] {
             TaskStep::Work { kind, time, is_target } => {
                 self.observer.set_kind(thread, kind, self.now);
-                // The draw does not depend on `cut`, so both runs of a pair use equal random numbers.
+                // The draw does not depend on `speedup`, so both runs of a pair use equal random numbers.
                 let mut time = time.draw(&mut self.tasks[task].random);
                 self.count(kind, time, is_target);
                 if is_target {
-                    time *= 1.0 - self.cut;
+                    time *= 1.0 - self.speedup;
                 }
                 // The first work after a sleep pays for cold caches; that part is never the target's.
                 if std::mem::take(&mut self.threads[thread].is_cold)
@@ -407,17 +407,17 @@ impl<'a> Machine<'a> {
                     time += extra;
                 }
                 self.next(thread, task);
-                self.after(time, Happening::GoOn(thread));
+                self.after(time, Event::Continue(thread));
                 false
             }
             TaskStep::Lock(lock) => {
                 // Pending delay is slept off once, before the first attempt to take the lock.
-                if self.threads[thread].blocked == 0 && !self.pay(thread, true) {
+                if !self.threads[thread].is_wait_over && !self.pay(thread, true) {
                     return false;
                 }
                 let state = &mut self.locks[lock];
                 // The thread was woken from its sleep, and retries.
-                if self.threads[thread].blocked > 0 {
+                if self.threads[thread].is_wait_over {
                     state.is_woken = false;
                 }
                 if state.is_held {
@@ -425,7 +425,7 @@ impl<'a> Machine<'a> {
                     return self.block(thread);
                 }
                 state.is_held = true;
-                self.observer.locked(thread, lock, self.blocked(thread), self.now);
+                self.observer.locked(thread, lock, self.blocked_for(thread), self.now);
                 self.next(thread, task)
             }
             TaskStep::Unlock(lock) => {
@@ -454,7 +454,7 @@ impl<'a> Machine<'a> {
             TaskStep::Send(queue) => self.send(thread, task, queue),
             TaskStep::Receive(queue) => self.receive(thread, task, queue),
             TaskStep::Sleep(time) => self.sleep(thread, task, time),
-            TaskStep::Meet(barrier) => {
+            TaskStep::Barrier(barrier) => {
                 // First part: arrive. Second part, after the barrier has opened: receive the stamps of all threads.
                 if phase == 0 {
                     if !self.pay(thread, true) {
@@ -476,7 +476,7 @@ impl<'a> Machine<'a> {
                     self.threads[thread].met = met;
                     return self.wake(thread, &waiters);
                 }
-                let mut blocked = self.blocked(thread);
+                let mut blocked = self.blocked_for(thread);
                 for stamp in std::mem::take(&mut self.threads[thread].met) {
                     self.observer.took(thread, stamp, blocked, self.now);
                     blocked = 0;
@@ -507,10 +507,10 @@ impl<'a> Machine<'a> {
                 if !self.pay(thread, false) {
                     return false;
                 }
-                self.tasks[task].outside = self.observer.called(thread, callee, self.now);
+                self.tasks[task].pending_stamp = self.observer.called(thread, callee, self.now);
                 let time = time.draw(&mut self.tasks[task].random);
                 // In the true run the upstream itself is faster.
-                self.after(if is_target { time * (1.0 - self.cut) } else { time }, Happening::Ready(task));
+                self.after(if is_target { time * (1.0 - self.speedup) } else { time }, Event::Ready(task));
                 self.next(thread, task);
                 self.suspend(thread, task, Wait::Answer)
             }
@@ -535,7 +535,7 @@ impl<'a> Machine<'a> {
                 return self.block(thread);
             };
             // The slot's stamp is a message from the receiver: a full queue couples the sender to it.
-            self.observer.took(thread, permit.stamp, self.blocked(thread), self.now);
+            self.observer.took(thread, permit.stamp, self.blocked_for(thread), self.now);
             self.threads[thread].phase = 1;
         }
         if !self.pay(thread, true) {
@@ -553,7 +553,7 @@ impl<'a> Machine<'a> {
                 self.queues[queue].receivers.push_back(thread);
                 return self.block(thread);
             };
-            self.observer.took(thread, message.stamp, self.blocked(thread), self.now);
+            self.observer.took(thread, message.stamp, self.blocked_for(thread), self.now);
             // The unit of progress moves on with the message.
             self.tasks[task].visit = message.visit;
             self.threads[thread].cause = 0;
@@ -573,21 +573,21 @@ impl<'a> Machine<'a> {
             if !self.pay(thread, false) {
                 return false;
             }
-            self.tasks[task].outside = self.observer.slept(thread, self.now);
+            self.tasks[task].pending_stamp = self.observer.slept(thread, self.now);
             let time = time.draw(&mut self.tasks[task].random);
             // On an event loop a sleep suspends the task only, not the thread.
             if self.threads[thread].is_worker {
-                self.after(time, Happening::Ready(task));
+                self.after(time, Event::Ready(task));
                 self.next(thread, task);
                 return self.suspend(thread, task, Wait::Timer);
             }
             self.threads[thread].phase = 1;
             self.block(thread);
-            self.threads[thread].blocked = 1;
-            self.after(time, Happening::GoOn(thread));
+            self.threads[thread].is_wait_over = true;
+            self.after(time, Event::Continue(thread));
             return false;
         }
-        let (timer, blocked) = (self.tasks[task].outside, self.blocked(thread));
+        let (timer, blocked) = (self.tasks[task].pending_stamp, self.blocked_for(thread));
         self.threads[thread].cause = 0;
         self.observer.woke(thread, timer, blocked, self.now);
         self.next(thread, task)

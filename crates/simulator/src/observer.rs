@@ -113,7 +113,7 @@ impl Observer {
         self.events.iter_mut().for_each(Vec::clear);
     }
 
-    pub(crate) fn recorded(&mut self, now: u64) -> Trace {
+    pub(crate) fn finish_recording(&mut self, now: u64) -> Trace {
         let threads = self.events.iter_mut().enumerate().filter(|(_, events)| !events.is_empty());
         let thread = |(number, events): (usize, &mut Vec<(u64, Event)>)| Thread {
             number: number as u32,
@@ -136,7 +136,7 @@ impl Observer {
         self.ledger.open(self.window, experiment, now);
     }
 
-    pub(crate) fn paused(&mut self, now: u64) -> (WindowOutcome, WindowCost, u64) {
+    pub(crate) fn finish_pausing(&mut self, now: u64) -> (WindowOutcome, WindowCost, u64) {
         let spent = self.ledger.spent(now);
         let outcome = outcome(&self.units, now - self.began, spent.delayed);
         let hits = self.progress.len() as u64;
@@ -144,7 +144,7 @@ impl Observer {
         (outcome, spent, hits)
     }
 
-    fn fresh(&mut self) -> u64 {
+    fn next_number(&mut self) -> u64 {
         self.serial += 1;
         self.serial
     }
@@ -159,10 +159,10 @@ impl Observer {
     }
 
     // A lock or connection keeps one number for the window; an older window's stamp has no value here.
-    fn lasting(window: u32, stamp: &mut Stamp, fresh: u64) -> u64 {
+    fn lasting(window: u32, stamp: &mut Stamp, number: u64) -> u64 {
         stamp.value(window).unwrap_or_else(|| {
-            *stamp = Stamp::new(window, fresh);
-            fresh
+            *stamp = Stamp::new(window, number);
+            number
         })
     }
 
@@ -226,7 +226,7 @@ impl Observer {
         match self.mode {
             Mode::Rest => Stamp::default(),
             Mode::Record => {
-                let message = self.fresh();
+                let message = self.next_number();
                 self.write(thread, now, Event::Sent { message });
                 Stamp::new(self.window, message)
             }
@@ -273,8 +273,8 @@ impl Observer {
         match self.mode {
             Mode::Rest => {}
             Mode::Record => {
-                let fresh = self.fresh();
-                let lock = Self::lasting(self.window, &mut self.locks[lock], fresh);
+                let number = self.next_number();
+                let lock = Self::lasting(self.window, &mut self.locks[lock], number);
                 self.write(thread, now, Event::Locked { lock, sharing: Sharing::Exclusive, blocked });
             }
             Mode::Pause => self.ledger.locked(self.join(thread), self.window, self.locks[lock], blocked, now),
@@ -285,8 +285,8 @@ impl Observer {
         match self.mode {
             Mode::Rest => {}
             Mode::Record => {
-                let fresh = self.fresh();
-                let lock = Self::lasting(self.window, &mut self.locks[lock], fresh);
+                let number = self.next_number();
+                let lock = Self::lasting(self.window, &mut self.locks[lock], number);
                 self.write(thread, now, Event::Unlocked { lock, sharing: Sharing::Exclusive });
             }
             Mode::Pause => {
@@ -308,8 +308,8 @@ impl Observer {
         match self.mode {
             Mode::Rest => {}
             Mode::Record => {
-                let fresh = self.fresh();
-                let connection = Self::lasting(self.window, &mut self.connections[task], fresh);
+                let number = self.next_number();
+                let connection = Self::lasting(self.window, &mut self.connections[task], number);
                 self.write(thread, now, Event::Written { connection });
             }
             Mode::Pause => {
@@ -322,8 +322,8 @@ impl Observer {
         match self.mode {
             Mode::Rest => {}
             Mode::Record => {
-                let fresh = self.fresh();
-                let connection = Self::lasting(self.window, &mut self.connections[task], fresh);
+                let number = self.next_number();
+                let connection = Self::lasting(self.window, &mut self.connections[task], number);
                 self.write(thread, now, Event::Arrived { connection, at: if at == 0 { now } else { at } });
             }
             Mode::Pause => self.ledger.arrived(self.join(thread), self.window, *stamp, at, now),
@@ -334,7 +334,7 @@ impl Observer {
         match self.mode {
             Mode::Rest => Stamp::default(),
             Mode::Record => {
-                let call = self.fresh();
+                let call = self.next_number();
                 self.write(thread, now, Event::Called { call, callee, is_first: true });
                 Stamp::new(self.window, call)
             }
@@ -357,7 +357,7 @@ impl Observer {
         match self.mode {
             Mode::Rest => Stamp::default(),
             Mode::Record => {
-                let timer = self.fresh();
+                let timer = self.next_number();
                 self.write(thread, now, Event::SleepBegan { timer });
                 Stamp::new(self.window, timer)
             }
@@ -380,7 +380,7 @@ impl Observer {
         let stamp = match self.mode {
             Mode::Rest => Stamp::default(),
             Mode::Record => {
-                let visit = self.fresh();
+                let visit = self.next_number();
                 self.write(thread, now, Event::VisitBegan { visit });
                 Stamp::new(self.window, visit)
             }

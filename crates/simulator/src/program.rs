@@ -25,7 +25,7 @@ pub enum TaskStep {
     /// Sleeps.
     Sleep(Time),
     /// Waits at a barrier until all its tasks have arrived.
-    Meet(usize),
+    Barrier(usize),
     /// Waits for the next request on the task's connection.
     Await,
     /// Writes the response.
