@@ -78,7 +78,7 @@ impl From<Poll<Option<Result<Frame, BodyError>>>> for Pull {
         match polled {
             Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => Self::Chunk(chunk),
             Poll::Ready(Some(Ok(Frame::Trailers(fields)))) => Self::Trailers(fields),
-            Poll::Ready(Some(Err(fault))) => Self::Failed(fault),
+            Poll::Ready(Some(Err(error))) => Self::Failed(error),
             Poll::Ready(None) => Self::End,
             Poll::Pending => Self::Pending,
         }

@@ -322,7 +322,7 @@ impl UpstreamPool {
     ///
     /// Over HTTP/1.1 one waiting call fails: the attempt's own, or else the oldest. Over HTTP/2 up to [`CALLS_PER_CONNECTING_MAX`] fail,
     /// except those that other attempts cover. A call queued after this attempt began never fails with it.
-    fn connect_failed(&self, link: &Rc<Link>, fault: &CallError) {
+    fn connect_failed(&self, link: &Rc<Link>, error: &CallError) {
         self.links.remove(link);
         let mut failed = std::mem::take(&mut *link.inbox.borrow_mut());
         let (covered, failed_max) =
@@ -336,10 +336,10 @@ impl UpstreamPool {
         // While another connection works, the address is reachable after all, and the waiting calls keep their chance.
         let is_last = self.links.len() == 0;
         for WaitingCall { call, .. } in failed {
-            call.fail(fault.clone());
+            call.fail(error.clone());
         }
         while is_last && let Some(WaitingCall { call, .. }) = self.waiting.pop() {
-            call.fail(fault.clone());
+            call.fail(error.clone());
         }
         if !self.core.lifecycle.is_closed() {
             self.open_more();

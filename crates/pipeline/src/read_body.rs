@@ -63,7 +63,7 @@ fn keep(cx: &mut Context, read: BodyRead, excess: Excess) -> Result<(), Fault> {
             cx.put_body_back(read);
             return Err(Fault::from_body_error(BodyError::TooLarge));
         }
-        ReadEnd::Broken(fault) => return Err(Fault::from_body_error(fault)),
+        ReadEnd::Broken(error) => return Err(Fault::from_body_error(error)),
     }
     Ok(())
 }
@@ -129,7 +129,7 @@ impl Future for ReadBody {
             let body = this.body.as_mut().expect("not polled after its end");
             match ready!(body.poll_frame(poll_cx)) {
                 None => break ReadEnd::Whole,
-                Some(Err(fault)) => break ReadEnd::Broken(fault),
+                Some(Err(error)) => break ReadEnd::Broken(error),
                 // Checked before the copy, so that memory is bounded by the limit.
                 Some(Ok(Frame::Chunk(chunk))) if this.bytes.len() + chunk.len() > this.bytes_max => {
                     break ReadEnd::Longer(chunk, this.body.take().expect("it was there"));

@@ -58,14 +58,14 @@ const CALLS_KEPT_MAX: usize = 1024;
 /// The destination of calls. The engine's workers create it ([`crate::Worker::upstream`]).
 pub trait Upstream {
     /// Starts a call: on an idle connection, on one that accepts another stream, or on a new one. It never fails or
-    /// waits; any fault is reported as the call's result.
+    /// waits; any failure is reported as the call's result.
     fn start(&self, call: EngineCall);
 
     /// Returns the pool of call states.
     fn calls(&self) -> &Rc<CallPool>;
 
     /// Reports a failed call, for an upstream that chooses among several addresses.
-    fn report_failure(&self, _fault: &CallError) {}
+    fn report_failure(&self, _error: &CallError) {}
 }
 
 /// A counter of running calls, for example to enforce a limit.
@@ -126,7 +126,7 @@ struct CallState {
     mailbox: RefCell<Mailbox>,
     interims: RefCell<VecDeque<(StatusCode, FieldMap)>>,
     phase: Cell<CallPhase>,
-    fault: RefCell<Option<CallError>>,
+    error: RefCell<Option<CallError>>,
     /// The remote address of the call's connection.
     remote: Cell<Option<SocketAddr>>,
     version: Cell<Version>,
@@ -153,7 +153,7 @@ impl CallState {
             mailbox: RefCell::default(),
             interims: RefCell::default(),
             phase: Cell::new(CallPhase::Open),
-            fault: RefCell::default(),
+            error: RefCell::default(),
             remote: Cell::default(),
             version: Cell::new(Version::Http11),
             counter: RefCell::default(),
@@ -211,7 +211,7 @@ impl CallState {
         self.mailbox.borrow_mut().reset();
         self.interims.borrow_mut().clear();
         self.phase.set(CallPhase::Open);
-        self.fault.borrow_mut().take();
+        self.error.borrow_mut().take();
         self.remote.set(None);
         self.version.set(Version::Http11);
         self.reader.borrow_mut().take();
@@ -330,9 +330,9 @@ impl Call {
             self.0.stamp_receive();
             return Poll::Ready(Ok(CallEvent::Head { tunnel }));
         }
-        if let Some(fault) = self.0.fault.borrow().as_ref() {
+        if let Some(error) = self.0.error.borrow().as_ref() {
             self.0.stamp_receive();
-            return Poll::Ready(Err(fault.clone()));
+            return Poll::Ready(Err(error.clone()));
         }
         set_waker(&mut self.0.reader.borrow_mut(), poll_cx.waker());
         Poll::Pending
@@ -522,16 +522,16 @@ impl EngineCall {
         self.0.mailbox.borrow()
     }
 
-    /// Fails the call. Before the head, the handler gets `fault`. After it, the response body ends with
+    /// Fails the call. Before the head, the handler gets `error`. After it, the response body ends with
     /// [`BodyError::Malformed`] if the upstream violated the protocol or a limit, otherwise with
     /// [`BodyError::PeerGone`].
-    pub fn fail(&self, fault: CallError) {
+    pub fn fail(&self, error: CallError) {
         if self.is_headed() {
-            let is_malformed = matches!(fault, CallError::Malformed(_) | CallError::TooLarge);
+            let is_malformed = matches!(error, CallError::Malformed(_) | CallError::TooLarge);
             let broken = if is_malformed { BodyError::Malformed } else { BodyError::PeerGone };
             return self.mailbox().fail(broken);
         }
-        self.0.fault.borrow_mut().get_or_insert(fault);
+        self.0.error.borrow_mut().get_or_insert(error);
         self.0.wake_reader();
     }
 }

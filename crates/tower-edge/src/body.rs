@@ -124,7 +124,7 @@ fn poll_next(body: &mut IncomingBody, poll_cx: &mut PollContext<'_>) -> Poll<Nex
     let frame = ready!(body.poll_frame(poll_cx)).map(|frame| match frame {
         Ok(Frame::Chunk(chunk)) => Ok(http_body::Frame::data(bytes(chunk))),
         Ok(Frame::Trailers(fields)) => trailers(&fields).map(http_body::Frame::trailers).ok_or(EdgeBodyError::Trailers),
-        Err(fault) => Err(EdgeBodyError::Body(fault)),
+        Err(error) => Err(EdgeBodyError::Body(error)),
     });
     let is_last = !matches!(frame, Some(Ok(_))) || body.is_over();
     Poll::Ready(NextFrame { frame, is_last })

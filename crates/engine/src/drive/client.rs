@@ -62,8 +62,8 @@ pub(crate) struct ClientConnection<T: Transport> {
     may_be_stale: bool,
     liveness: Liveness,
     ended: Ended,
-    /// The fault of calls that have no complete response when the connection ends.
-    fault: CallError,
+    /// The error of calls that have no complete response when the connection ends.
+    error: CallError,
 }
 
 /// The upstream, and the connection's place among its other connections.
@@ -110,7 +110,7 @@ impl<T: Transport> ClientConnection<T> {
             may_be_stale: false,
             liveness: Liveness::now(),
             ended: Ended::default(),
-            fault: CallError::Closed,
+            error: CallError::Closed,
         }
     }
 
@@ -375,14 +375,14 @@ impl<T: Transport> ClientConnection<T> {
 
     /// The upstream reported that it did not process this call's request; or the connection, which is not multiplexed, ended before the
     /// response. The call is retried if that is allowed.
-    fn unprocessed(&mut self, stream: StreamId, fault: Option<&CallError>) {
+    fn unprocessed(&mut self, stream: StreamId, error: Option<&CallError>) {
         let Some(at) = self.calls.iter().position(|call| call.stream == stream && !call.is_over()) else { return };
         let is_known = self.machine.is_multiplexed();
         if (is_known || self.may_be_stale) && self.retry(at, is_known) {
             return;
         }
-        let of_connection = if is_known { CallError::Unprocessed } else { self.fault.clone() };
-        self.calls[at].fail(fault.cloned().unwrap_or(of_connection));
+        let of_connection = if is_known { CallError::Unprocessed } else { self.error.clone() };
+        self.calls[at].fail(error.cloned().unwrap_or(of_connection));
     }
 
     /// Moves a call to another connection, if it may be sent again. Returns whether it was moved.
@@ -408,9 +408,9 @@ impl<T: Transport> ClientConnection<T> {
         true
     }
 
-    fn fail_all(&mut self, fault: &CallError) {
+    fn fail_all(&mut self, error: &CallError) {
         for call in self.calls.iter_mut().filter(|call| !call.is_over()) {
-            call.fail(fault.clone());
+            call.fail(error.clone());
         }
     }
 
@@ -538,7 +538,7 @@ impl<T: Transport> ClientConnection<T> {
             Intake::Failed(error) => {
                 // Over TLS 1.3 an upstream refuses our certificate only after the handshake.
                 if error.kind() == io::ErrorKind::ConnectionAborted {
-                    self.fault = CallError::Aborted(error.to_string());
+                    self.error = CallError::Aborted(error.to_string());
                 }
                 false
             }
@@ -572,7 +572,7 @@ impl<T: Transport> ClientConnection<T> {
         }
         let goes_on = is_orderly && !self.machine.is_multiplexed();
         for call in self.calls.iter_mut().filter(|call| !(call.is_over() || goes_on && call.is_half_closed())) {
-            call.fail(self.fault.clone());
+            call.fail(self.error.clone());
         }
     }
 }
@@ -600,8 +600,8 @@ impl<T: Transport> Drop for ClientConnection<T> {
         // A worker that ends has cut the clients' connections too: the log must not report a failure of the upstream.
         let is_end = self.line.core.lifecycle.is_closed();
         if !is_end {
-            let fault = std::mem::replace(&mut self.fault, CallError::Closed);
-            self.fail_all(&fault);
+            let error = std::mem::replace(&mut self.error, CallError::Closed);
+            self.fail_all(&error);
         }
         if !self.machine.is_multiplexed() && self.calls.iter().any(UpstreamCall::is_cut) {
             self.line.transport.reset_on_close();

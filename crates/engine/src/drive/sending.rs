@@ -251,7 +251,7 @@ impl Sending {
                     return PumpOutcome::Finished;
                 }
                 Ok(Pull::End) => return self.cut(PumpOutcome::Cut(BodyError::Source), stream, machine, out),
-                Ok(Pull::Failed(fault)) => return self.cut(PumpOutcome::Cut(fault), stream, machine, out),
+                Ok(Pull::Failed(error)) => return self.cut(PumpOutcome::Cut(error), stream, machine, out),
                 Err(_) => {
                     core.counters.count_panic();
                     return self.cut(PumpOutcome::Panicked, stream, machine, out);

@@ -39,7 +39,7 @@ pub(crate) type Lookups = SingleFlight<(Box<str>, Option<Arc<Resolver>>), Result
 
 /// The task of a connection, from the first attempt to the close.
 pub(super) async fn run(pool: Rc<UpstreamPool>, link: Rc<Link>) {
-    let attempt = Attempt { pool, link, fault: CallError::Closed, is_established: false };
+    let attempt = Attempt { pool, link, error: CallError::Closed, is_established: false };
     let Attempt { pool, link, .. } = &attempt;
     let limit = pool.transport.connect_timeout;
     // A limit that is too long for the clock is none.
@@ -61,7 +61,7 @@ pub(super) async fn run(pool: Rc<UpstreamPool>, link: Rc<Link>) {
             pool.set_http2(link, is_http2);
             serve(attempt, stream, peer, is_http2).await;
         }
-        Err(fault) => attempt.fail(fault),
+        Err(error) => attempt.fail(error),
     }
 }
 
@@ -81,21 +81,21 @@ async fn serve<T: Transport>(mut attempt: Attempt, stream: T, peer: Peer, is_htt
 struct Attempt {
     pool: Rc<UpstreamPool>,
     link: Rc<Link>,
-    fault: CallError,
+    error: CallError,
     is_established: bool,
 }
 
 impl Attempt {
-    fn fail(mut self, fault: CallError) {
-        tracing::debug!(address = %self.pool.address, %fault, "no connection to an upstream");
-        self.fault = fault;
+    fn fail(mut self, error: CallError) {
+        tracing::debug!(address = %self.pool.address, fault = %error, "no connection to an upstream");
+        self.error = error;
     }
 }
 
 impl Drop for Attempt {
     fn drop(&mut self) {
         if !self.is_established {
-            self.pool.connect_failed(&self.link, &self.fault);
+            self.pool.connect_failed(&self.link, &self.error);
         }
     }
 }
@@ -164,7 +164,7 @@ async fn establish(pool: &Rc<UpstreamPool>, deadline: Option<Instant>) -> Result
     if let Some(header) = pool.transport.proxy_header {
         // Before TLS, which the header does not belong to.
         let sent = stream.write_all(&proxy_protocol::encode(header)).await;
-        sent.map_err(|error| connect_fault(&error))?;
+        sent.map_err(|error| connect_error(&error))?;
     }
     // A Unix socket is always reached directly.
     let proxy = pool.transport.network_proxy.as_deref().filter(|_| peer.address.is_some());
@@ -172,7 +172,7 @@ async fn establish(pool: &Rc<UpstreamPool>, deadline: Option<Instant>) -> Result
     match proxy {
         Some(proxy) if proxy.tls.is_some() => {
             // The reasons name the other end, which is the proxy here.
-            let fault = |reason: String| {
+            let tls_error = |reason: String| {
                 CallError::NetworkProxy(format!(
                     "{}: TLS: {}",
                     proxy.address,
@@ -180,10 +180,10 @@ async fn establish(pool: &Rc<UpstreamPool>, deadline: Option<Instant>) -> Result
                 ))
             };
             let connector = connector(pool, TlsPeer::NetworkProxy).await.map_err(|error| match error {
-                CallError::Tls(reason) => fault(reason),
+                CallError::Tls(reason) => tls_error(reason),
                 error => error,
             })?;
-            let mut secured = connector.connect(core, stream).await.map_err(fault)?;
+            let mut secured = connector.connect(core, stream).await.map_err(tls_error)?;
             if is_tunnelled {
                 network_proxy::connect(&mut secured.stream, proxy, &pool.address).await?;
             }
@@ -281,7 +281,7 @@ async fn connect(
 }
 
 /// Connects to one of a name's addresses. As in Go, the family of the first address has a head start, so that a network without
-/// the other family costs no more than that (RFC 8305). The fault is the first family's.
+/// the other family costs no more than that (RFC 8305). The error is the first family's.
 async fn happy_eyeballs(
     mut addresses: Vec<SocketAddr>,
     transport: &UpstreamTransport,
@@ -298,7 +298,7 @@ async fn happy_eyeballs(
     let mut preferred = pin!(connect_sequentially(&first, transport, deadline));
     match tokio::time::timeout(delay, &mut preferred).await {
         Ok(Ok(connected)) => return Ok(connected),
-        Ok(Err(fault)) => return connect_sequentially(&other, transport, deadline).await.map_err(|_| fault),
+        Ok(Err(error)) => return connect_sequentially(&other, transport, deadline).await.map_err(|_| error),
         // Both families run from now on: the first connection wins.
         Err(_) => {}
     }
@@ -311,18 +311,18 @@ async fn happy_eyeballs(
     match (ended, is_preferred) {
         (Ok(connected), _) => Ok(connected),
         // One family has failed, so the other one decides.
-        (Err(fault), true) => fallback.await.map_err(|_| fault),
+        (Err(error), true) => fallback.await.map_err(|_| error),
         (Err(_), false) => preferred.await,
     }
 }
 
-/// Tries one address after the other, each for its share of the time until `deadline`. The fault is the last one's.
+/// Tries one address after the other, each for its share of the time until `deadline`. The error is the last one's.
 async fn connect_sequentially(
     addresses: &[SocketAddr],
     transport: &UpstreamTransport,
     deadline: Option<Instant>,
 ) -> Result<(TcpStream, SocketAddr), CallError> {
-    let mut fault = None;
+    let mut error = None;
     let local = transport.local_address;
     let is_usable = |address: &&SocketAddr| local.is_none_or(|local| local.is_ipv4() == address.is_ipv4());
     let mut left = addresses.iter().filter(is_usable).count();
@@ -332,7 +332,7 @@ async fn connect_sequentially(
         let connected = match deadline.filter(|_| left > 1) {
             Some(deadline) => {
                 let time = time_for_one(deadline.saturating_duration_since(Instant::now()), left);
-                // Another address follows, whose fault replaces this one.
+                // Another address follows, whose error replaces this one.
                 let ended = tokio::time::timeout(time, connecting).await;
                 ended.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
             }
@@ -340,11 +340,11 @@ async fn connect_sequentially(
         };
         match connected {
             Ok(stream) => return Ok((stream, address)),
-            Err(error) => fault = Some(connect_fault(&error)),
+            Err(failed) => error = Some(connect_error(&failed)),
         }
         left -= 1;
     }
-    Err(fault.unwrap_or_else(|| CallError::Resolve(CallError::NO_ADDRESS.into())))
+    Err(error.unwrap_or_else(|| CallError::Resolve(CallError::NO_ADDRESS.into())))
 }
 
 /// Returns the time for the next of several addresses, so that one that does not answer leaves time for the others: an equal share of `left`,
@@ -363,7 +363,7 @@ async fn connect_from(local: Option<SocketAddr>, address: SocketAddr) -> io::Res
     socket.connect(address).await
 }
 
-fn connect_fault(error: &io::Error) -> CallError {
+fn connect_error(error: &io::Error) -> CallError {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::MFILE | Errno::NFILE) => CallError::NoDescriptors,
         _ => CallError::Connect(error.kind()),
@@ -373,24 +373,24 @@ fn connect_fault(error: &io::Error) -> CallError {
 /// Connects to a Unix socket. The result is a [`TcpStream`] because that type only needs a stream socket: with one
 /// type, connections and TLS exist once for both networks. Options of TCP are never set on it.
 async fn connect_socket(path: &str) -> Result<TcpStream, CallError> {
-    let fault = connect_fault;
     // The abstract namespace: in the kernel's form the name begins with a zero byte.
     let address = match path.strip_prefix('@') {
         Some(name) => SockAddr::unix(format!("\0{name}")),
         None => SockAddr::unix(path),
     };
-    let address = address.map_err(|error| fault(&error))?;
+    let address = address.map_err(|error| connect_error(&error))?;
     loop {
-        let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None).map_err(|error| fault(&error))?;
+        let socket =
+            Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None).map_err(|error| connect_error(&error))?;
         match socket.connect(&address) {
             Ok(()) => {
                 let stream = std::net::TcpStream::from(OwnedFd::from(socket));
-                return TcpStream::from_std(stream).map_err(|error| fault(&error));
+                return TcpStream::from_std(stream).map_err(|error| connect_error(&error));
             }
             // unix(7): the socket's queue is full, and no event reports that it no longer is. Programs with few
             // processes, such as php-fpm, get bursts that are longer than their queue. The caller's timeout ends this.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => tokio::time::sleep(SOCKET_FULL_PAUSE).await,
-            Err(error) => return Err(fault(&error)),
+            Err(error) => return Err(connect_error(&error)),
         }
     }
 }
@@ -490,8 +490,8 @@ mod tests {
         for delay in [None, Some(Duration::from_secs(3600))] {
             let transport = UpstreamTransport { fallback_delay: delay, ..UpstreamTransport::default() };
             assert_eq!(happy_eyeballs(vec![closed[0], open], &transport, None).await.unwrap().1, open);
-            let fault = happy_eyeballs(closed.to_vec(), &transport, None).await.unwrap_err();
-            assert_eq!(fault, CallError::Connect(io::ErrorKind::ConnectionRefused));
+            let error = happy_eyeballs(closed.to_vec(), &transport, None).await.unwrap_err();
+            assert_eq!(error, CallError::Connect(io::ErrorKind::ConnectionRefused));
         }
         let nothing = happy_eyeballs(Vec::new(), &UpstreamTransport::default(), None).await.unwrap_err();
         assert_eq!(nothing, CallError::Resolve(CallError::NO_ADDRESS.into()));
@@ -527,10 +527,10 @@ mod tests {
         let closed = listener("::1").1;
         let of = |families| UpstreamTransport { families, ..UpstreamTransport::default() };
         assert_eq!(happy_eyeballs(vec![closed, open], &of(Families::Ipv4), None).await.unwrap().1, open);
-        let fault = happy_eyeballs(vec![closed, open], &of(Families::Ipv6), None).await.unwrap_err();
-        assert_eq!(fault, CallError::Connect(io::ErrorKind::ConnectionRefused));
-        let fault = happy_eyeballs(vec![open], &of(Families::Ipv6), None).await.unwrap_err();
-        assert_eq!(fault, CallError::Resolve(CallError::NO_ADDRESS.into()));
+        let error = happy_eyeballs(vec![closed, open], &of(Families::Ipv6), None).await.unwrap_err();
+        assert_eq!(error, CallError::Connect(io::ErrorKind::ConnectionRefused));
+        let error = happy_eyeballs(vec![open], &of(Families::Ipv6), None).await.unwrap_err();
+        assert_eq!(error, CallError::Resolve(CallError::NO_ADDRESS.into()));
     }
 
     // Caddy, `local_address`: connections come from it; an address of the other family is of no use.
@@ -543,7 +543,7 @@ mod tests {
         assert_eq!(listener.accept().unwrap().1.ip(), std::net::IpAddr::from([127, 0, 0, 9]));
         assert!(happy_eyeballs(vec![open], &from("[::1]:0"), None).await.is_err());
         // No address of this machine.
-        let fault = happy_eyeballs(vec![open], &from("192.0.2.1:0"), None).await.unwrap_err();
-        assert_eq!(fault, CallError::Connect(io::ErrorKind::AddrNotAvailable));
+        let error = happy_eyeballs(vec![open], &from("192.0.2.1:0"), None).await.unwrap_err();
+        assert_eq!(error, CallError::Connect(io::ErrorKind::AddrNotAvailable));
     }
 }

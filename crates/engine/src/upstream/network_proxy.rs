@@ -13,7 +13,7 @@ use crate::transport::{Transport, write_all};
 
 /// Bound of the head of a response to CONNECT, in bytes.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
-/// The part of a status line that the fault shows, in bytes.
+/// The part of a status line that the error shows, in bytes.
 const STATUS_BYTES_MAX: usize = 100;
 
 /// Returns the value of Proxy-Authorization (RFC 7617), if the proxy has credentials.
@@ -37,7 +37,7 @@ pub(super) async fn tunnel(mut stream: TcpStream, proxy: &NetworkProxy, target: 
                     Socks5Stream::connect_with_password_and_socket(stream, target, user, password).await
                 }
             };
-            opened.map(Socks5Stream::into_inner).map_err(|error| fault(&error.to_string()))
+            opened.map(Socks5Stream::into_inner).map_err(|error| proxy_error(&error.to_string()))
         }
     }
 }
@@ -54,18 +54,18 @@ pub(super) async fn connect(stream: &mut impl Transport, proxy: &NetworkProxy, t
         request.push_str("\r\n");
     }
     request.push_str("\r\n");
-    let broken = |error: io::Error| fault(&error.kind().to_string());
+    let broken = |error: io::Error| proxy_error(&error.kind().to_string());
     write_all(stream, request.as_bytes()).await.map_err(broken)?;
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         if head.len() == HEAD_BYTES_MAX {
-            return Err(fault("the head of its response is too long"));
+            return Err(proxy_error("the head of its response is too long"));
         }
         // One byte at a time: those after the head are the upstream's.
         let mut byte = [0];
         let received = poll_fn(|poll_cx| stream.poll_read(poll_cx, &mut byte)).await.map_err(broken)?;
         if received.bytes == 0 {
-            return Err(fault("it closed the connection"));
+            return Err(proxy_error("it closed the connection"));
         }
         head.push(byte[0]);
     }
@@ -77,10 +77,10 @@ pub(super) async fn connect(stream: &mut impl Transport, proxy: &NetworkProxy, t
     }
     // The content, if any, is not read: the connection closes here, so that nothing of it reaches the next call.
     let line = &line[..line.len().min(STATUS_BYTES_MAX)];
-    Err(fault(&format!("it answered CONNECT with '{}'", line.escape_ascii())))
+    Err(proxy_error(&format!("it answered CONNECT with '{}'", line.escape_ascii())))
 }
 
-fn fault(reason: &str) -> CallError {
+fn proxy_error(reason: &str) -> CallError {
     CallError::NetworkProxy(reason.to_owned())
 }
 
@@ -111,7 +111,7 @@ mod tests {
                 stream.read_to_end(&mut rest).await.unwrap();
                 Ok(rest)
             }
-            Err(fault) => Err(fault.to_string()),
+            Err(error) => Err(error.to_string()),
         };
         (peer.await.unwrap(), opened)
     }
@@ -144,8 +144,8 @@ mod tests {
         ] {
             let (request, opened) = through(&proxy, response).await;
             assert_eq!(request, "CONNECT up.test:443 HTTP/1.1\r\nHost: up.test:443\r\n\r\n");
-            let fault = opened.unwrap_err();
-            assert!(fault.starts_with("the network proxy: ") && fault.contains(text), "{fault}");
+            let error = opened.unwrap_err();
+            assert!(error.starts_with("the network proxy: ") && error.contains(text), "{error}");
         }
     }
 }

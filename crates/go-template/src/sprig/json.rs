@@ -18,7 +18,7 @@ pub(super) static BUILTINS: &[Builtin] = &[
     fixed("fromJson", STRING, |call, args| Ok(read::value(call, text(&args[0]))?.value)),
     fixed("mustFromJson", STRING, |call, args| {
         let read = read::value(call, text(&args[0]))?;
-        if let Some(fault) = read.fault { Err(fault.into()) } else { Ok(read.value) }
+        if let Some(error) = read.error { Err(error.into()) } else { Ok(read.value) }
     }),
     fixed("mustToJson", ANY, |call, args| supported(write_json(call, &args[0], Form::Html)?)),
     fixed("mustToPrettyJson", ANY, |call, args| supported(write_json(call, &args[0], Form::Indented)?)),

@@ -13,7 +13,7 @@ pub(super) static BUILTINS: &[Builtin] = &[
     fixed("urlJoin", &[Type::Map], join),
     fixed("urlParse", &[Type::String], |call, args| {
         call.charge_memory(8 * text(&args[0]).len() + 1024)?;
-        let url = Url::parse(text(&args[0])).map_err(|fault| format!("unable to parse url: {fault}"))?;
+        let url = Url::parse(text(&args[0])).map_err(|error| format!("unable to parse url: {error}"))?;
         Ok(Value::map([
             ("scheme", url.scheme.into()),
             ("host", Value::from(&*url.host)),
@@ -91,8 +91,8 @@ fn unescape(text: &[u8], part: UrlPart) -> Result<Vec<u8>, String> {
             rest = after;
             continue;
         }
-        let fault = || format!("invalid URL escape {}", quoted(&rest[..rest.len().min(3)]));
-        let digit = |index: usize| after.get(index).and_then(|byte| char::from(*byte).to_digit(16)).ok_or_else(fault);
+        let error = || format!("invalid URL escape {}", quoted(&rest[..rest.len().min(3)]));
+        let digit = |index: usize| after.get(index).and_then(|byte| char::from(*byte).to_digit(16)).ok_or_else(error);
         let decoded = (digit(0)? << 4 | digit(1)?) as u8;
         // RFC 6874: a host's name has escapes for other bytes than ASCII only, and `%25` before the zone of an address.
         let is_allowed = match part {
@@ -101,7 +101,7 @@ fn unescape(text: &[u8], part: UrlPart) -> Result<Vec<u8>, String> {
             _ => true,
         };
         if !is_allowed {
-            return Err(fault());
+            return Err(error());
         }
         out.push(decoded);
         rest = &after[2..];
@@ -120,9 +120,9 @@ fn cut(text: &[u8], separator: u8) -> (&[u8], Option<&[u8]>) {
 impl Url {
     fn parse(text: &[u8]) -> Result<Self, String> {
         let (rest, fragment) = cut(text, b'#');
-        let mut url = Self::without_fragment(rest).map_err(|fault| format!("parse {}: {fault}", quoted(rest)))?;
+        let mut url = Self::without_fragment(rest).map_err(|error| format!("parse {}: {error}", quoted(rest)))?;
         url.fragment = unescape(fragment.unwrap_or_default(), UrlPart::Fragment)
-            .map_err(|fault| format!("parse {}: {fault}", quoted(text)))?;
+            .map_err(|error| format!("parse {}: {error}", quoted(text)))?;
         Ok(url)
     }
 
@@ -270,9 +270,9 @@ fn address(text: &[u8], close: usize) -> Result<Vec<u8>, String> {
     let (number, zone) = cut(&name, b'%');
     let is_address = std::str::from_utf8(number).is_ok_and(|number| number.parse::<Ipv6Addr>().is_ok());
     if !is_address || zone.is_some_and(<[u8]>::is_empty) {
-        let mut fault = String::from("invalid host: ParseAddr(");
-        let _ = write!(fault, "{}): not an IPv6 address", quoted(&name));
-        return Err(fault);
+        let mut error = String::from("invalid host: ParseAddr(");
+        let _ = write!(error, "{}): not an IPv6 address", quoted(&name));
+        return Err(error);
     }
     Ok([b"[", &*name, b"]", port].concat())
 }
@@ -301,7 +301,7 @@ fn join(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     };
     if !userinfo.is_empty() {
         let parsed = Url::parse(&[b"proto://", &*userinfo, b"@host"].concat());
-        url.user = parsed.map_err(|fault| format!("unable to parse userinfo in dict: {fault}"))?.user;
+        url.user = parsed.map_err(|error| format!("unable to parse userinfo in dict: {error}"))?.user;
     }
     Ok(url.to_bytes().into())
 }

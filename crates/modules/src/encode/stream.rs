@@ -124,7 +124,7 @@ impl EncodedBody {
                         self.trailers = Some(trailers);
                         self.phase = Phase::Finishing;
                     }
-                    Poll::Ready(Some(Err(fault))) => return Poll::Ready(Err(fault)),
+                    Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error)),
                     Poll::Pending if self.flushes_when_idle && self.is_dirty => self.phase = Phase::Flushing,
                     Poll::Pending => return Poll::Pending,
                 },
@@ -226,7 +226,7 @@ impl EncodedBody {
             let goal = match self.poll_goal(poll_cx) {
                 Poll::Ready(Ok(Some(goal))) => goal,
                 Poll::Ready(Ok(None)) => return Poll::Ready(Ok(output)),
-                Poll::Ready(Err(fault)) => return Poll::Ready(Err(fault)),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 // The source wakes the task; until then the client gets the output that there is.
                 Poll::Pending => return output.filter(|output| output.filled > 0).map_or(Poll::Pending, ready_output),
             };
@@ -284,7 +284,7 @@ impl BodyStream for EncodedBody {
             return Poll::Pending;
         }
         match ready!(self.poll_output(poll_cx)) {
-            Err(fault) => Poll::Ready(Some(Err(fault))),
+            Err(error) => Poll::Ready(Some(Err(error))),
             Ok(Some(Output { block, filled })) if filled > 0 => {
                 Poll::Ready(Some(Ok(Frame::Chunk(block.freeze(0..filled)))))
             }

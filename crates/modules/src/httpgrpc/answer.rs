@@ -155,6 +155,6 @@ fn why_none(why: CollectError) -> Status {
         }
         CollectError::Deadline => deadline_exceeded(),
         CollectError::Body(BodyError::TimedOut) => Status::new(Code::DEADLINE_EXCEEDED, "the response stalled"),
-        CollectError::Body(fault) => Status::new(Code::INTERNAL, format!("the response ended early: {fault}")),
+        CollectError::Body(error) => Status::new(Code::INTERNAL, format!("the response ended early: {error}")),
     }
 }

@@ -65,7 +65,7 @@ impl Collecting {
                     Some(Ok(Frame::Chunk(chunk))) => Some(chunk),
                     // A unary message has no trailers.
                     Some(Ok(Frame::Trailers(_))) => continue,
-                    Some(Err(fault)) => return Poll::Ready(Err(CollectError::Body(fault))),
+                    Some(Err(error)) => return Poll::Ready(Err(CollectError::Body(error))),
                     None => None,
                 },
                 Now::Reading(reading) => match ready!(Pin::new(reading).poll(poll_cx)).flatten() {

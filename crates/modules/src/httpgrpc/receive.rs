@@ -49,15 +49,15 @@ fn received_whole(cx: &mut Context, mut decoder: DecoderLease<RequestDecoder>, d
 
 pub(super) fn refuse_unreceived(cx: &mut Context, why: ReceiveError) -> Step {
     let status = match why {
-        ReceiveError::Decode(fault) => return refuse_fault(cx, fault),
+        ReceiveError::Decode(error) => return refuse_fault(cx, error),
         ReceiveError::Deadline => deadline_exceeded(),
-        ReceiveError::Body(fault) => {
-            let code = match fault {
+        ReceiveError::Body(error) => {
+            let code = match error {
                 BodyError::TooLarge => Code::RESOURCE_EXHAUSTED,
                 BodyError::TimedOut => Code::DEADLINE_EXCEEDED,
                 _ => Code::CANCELLED,
             };
-            Status::new(code, format!("reading the call: {fault}"))
+            Status::new(code, format!("reading the call: {error}"))
         }
     };
     refuse(cx, StatusCode::OK, &status)
@@ -78,7 +78,7 @@ impl IncomingMessage {
         loop {
             let turn = decoder.push(&mut self.rest, &mut || self.worker.take_block());
             match turn {
-                Err(fault) => return Poll::Ready(Err(ReceiveError::Decode(fault))),
+                Err(error) => return Poll::Ready(Err(ReceiveError::Decode(error))),
                 // The decoder has used its share of this poll: yield to other tasks.
                 Ok(DecodeProgress::More) => {
                     poll_cx.waker().wake_by_ref();
@@ -92,7 +92,7 @@ impl IncomingMessage {
                 Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => self.rest = chunk,
                 // gRPC clients send no trailers: ignore them.
                 Poll::Ready(Some(Ok(Frame::Trailers(_)))) => {}
-                Poll::Ready(Some(Err(fault))) => return Poll::Ready(Err(ReceiveError::Body(fault))),
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(ReceiveError::Body(error))),
                 Poll::Ready(None) => return Poll::Ready(decoder.finish().map_err(ReceiveError::Decode)),
             }
         }

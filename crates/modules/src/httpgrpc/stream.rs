@@ -113,7 +113,7 @@ impl UnframedRequest {
     fn poll_part(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<Result<Option<StreamPart>, ReceiveError>> {
         loop {
             match self.decoder.next(&mut self.rest, &mut || self.worker.take_block()) {
-                Err(fault) => return Poll::Ready(Err(ReceiveError::Decode(fault))),
+                Err(error) => return Poll::Ready(Err(ReceiveError::Decode(error))),
                 // The decoder has used its share of this poll: yield to other tasks.
                 Ok(Some(StreamPart::More)) => {
                     poll_cx.waker().wake_by_ref();
@@ -126,7 +126,7 @@ impl UnframedRequest {
             match ready!(self.body.poll_frame(poll_cx)) {
                 Some(Ok(Frame::Chunk(chunk))) => self.rest = chunk,
                 Some(Ok(Frame::Trailers(_))) => {}
-                Some(Err(fault)) => return Poll::Ready(Err(ReceiveError::Body(fault))),
+                Some(Err(error)) => return Poll::Ready(Err(ReceiveError::Body(error))),
                 None => return Poll::Ready(self.decoder.finish().map(|()| None).map_err(ReceiveError::Decode)),
             }
         }
@@ -150,7 +150,7 @@ impl BodyStream for UnframedRequest {
             Ok(Some(StreamPart::Head | StreamPart::More)) | Err(ReceiveError::Decode(_)) => {
                 Some(Err(BodyError::Malformed))
             }
-            Err(ReceiveError::Body(fault)) => Some(Err(fault)),
+            Err(ReceiveError::Body(error)) => Some(Err(error)),
             Err(ReceiveError::Deadline) => Some(Err(BodyError::TimedOut)),
         })
     }
@@ -266,7 +266,7 @@ impl BodyStream for FramedContent {
                     continue;
                 }
                 Some(Ok(Frame::Trailers(fields))) => Some(Ok(Frame::Chunk(trailers_frame(&fields)))),
-                Some(Err(fault)) => Some(Err(fault)),
+                Some(Err(error)) => Some(Err(error)),
                 None => None,
             });
         }

@@ -486,7 +486,7 @@ fn buffered(cx: &mut Context, (call, pending, read): (Call, PendingCall, Result<
     match read {
         Ok(()) => unwrap(cx, &local, call, pending, &pool, began),
         // The client has nothing of the response yet, so it gets an error instead of a part. The engine has logged it.
-        Err(fault) => Step::Fail(bad_gateway(format!("upstream {}: its response: {fault}", pool.address.name))),
+        Err(error) => Step::Fail(bad_gateway(format!("upstream {}: its response: {error}", pool.address.name))),
     }
 }
 
@@ -553,9 +553,9 @@ fn rejected(pool: &AddressPool, status: StatusCode) -> Fault {
 
 /// As Caddy's statusError: 502 for a failed call, 504 for a timeout; a fault of the client's own body keeps its status.
 #[cold]
-fn failed(pool: &AddressPool, fault: CallError, is_late: bool) -> Fault {
-    let status = match &fault {
-        CallError::RequestBody(fault) => return Fault::from_body_error(*fault),
+fn failed(pool: &AddressPool, error: CallError, is_late: bool) -> Fault {
+    let status = match &error {
+        CallError::RequestBody(error) => return Fault::from_body_error(*error),
         CallError::HeadTimedOut => StatusCode::GATEWAY_TIMEOUT,
         CallError::Closed | CallError::Reset(_) if is_late => StatusCode::GATEWAY_TIMEOUT,
         CallError::Busy | CallError::QueueTimedOut | CallError::NoDescriptors | CallError::Overloaded => {
@@ -563,5 +563,5 @@ fn failed(pool: &AddressPool, fault: CallError, is_late: bool) -> Fault {
         }
         _ => StatusCode::BAD_GATEWAY,
     };
-    Fault { status, reason: Reason::Text(format!("upstream {}: {fault}", pool.address.name).into()) }
+    Fault { status, reason: Reason::Text(format!("upstream {}: {error}", pool.address.name).into()) }
 }

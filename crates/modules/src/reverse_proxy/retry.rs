@@ -160,8 +160,8 @@ pub(super) enum AttemptProgress {
 }
 
 impl AttemptProgress {
-    pub(super) fn of(fault: &CallError) -> Self {
-        match fault {
+    pub(super) fn of(error: &CallError) -> Self {
+        match error {
             CallError::Resolve(_)
             | CallError::Connect(_)
             | CallError::ConnectTimedOut

@@ -46,7 +46,7 @@ impl TemplateDirectory {
             }
             Err(io::Error::from(io::ErrorKind::InvalidInput))
         });
-        opened.map_err(|error| fault(name, &error))
+        opened.map_err(|error| file_error(name, &error))
     }
 
     pub(super) fn read(&self, name: &[u8], call: &mut Call<'_>) -> Result<Vec<u8>, FunctionError> {
@@ -54,7 +54,7 @@ impl TemplateDirectory {
         call.charge_memory(usize::try_from(metadata.len()).unwrap_or(usize::MAX))?;
         let mut bytes = Vec::new();
         let read = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
-        read.map_err(|error| fault(name, &error))?;
+        read.map_err(|error| file_error(name, &error))?;
         if bytes.len() as u64 > FILE_BYTES_MAX {
             return Err(format!("open {}: a file of more than {FILE_BYTES_MAX} bytes", lossy(name)).into());
         }
@@ -79,8 +79,8 @@ impl TemplateDirectory {
             return Err(format!("{} is not a directory", lossy(name)).into());
         }
         let mut names = Vec::new();
-        for entry in fs::read_dir(self.path(name)?).map_err(|error| fault(name, &error))? {
-            let entry = entry.map_err(|error| fault(name, &error))?.file_name().into_vec();
+        for entry in fs::read_dir(self.path(name)?).map_err(|error| file_error(name, &error))? {
+            let entry = entry.map_err(|error| file_error(name, &error))?.file_name().into_vec();
             call.charge_memory(entry.len() + 64)?;
             names.push(entry);
         }
@@ -89,7 +89,7 @@ impl TemplateDirectory {
     }
 }
 
-fn fault(name: &[u8], error: &io::Error) -> FunctionError {
+fn file_error(name: &[u8], error: &io::Error) -> FunctionError {
     format!("open {}: {error}", lossy(name)).into()
 }
 

@@ -167,10 +167,10 @@ impl Mailbox {
     }
 
     /// Ends the body before it is complete. Has no effect on a body that has ended.
-    pub fn fail(&self, fault: BodyError) {
+    pub fn fail(&self, error: BodyError) {
         let mut mail = self.0.borrow_mut();
         if mail.end == MailEnd::Open {
-            mail.end = MailEnd::Failed(fault);
+            mail.end = MailEnd::Failed(error);
         }
         wake(mail);
     }
@@ -323,7 +323,7 @@ pub(super) fn poll_mail(mail: &RefCell<Mail>, poll_cx: &mut PollContext<'_>) -> 
     }
     match mail.end {
         MailEnd::Complete => Poll::Ready(None),
-        MailEnd::Failed(fault) => Poll::Ready(Some(Err(fault))),
+        MailEnd::Failed(error) => Poll::Ready(Some(Err(error))),
         MailEnd::Open => {
             // The first wait for content is the driver's signal to send 100 (Continue).
             let first = !std::mem::replace(&mut mail.has_waited, true);

@@ -48,7 +48,7 @@ impl BodyStream for Continued {
         match (self.frames.pop_front(), &mut self.rest) {
             (Some(frame), _) => Poll::Ready(Some(Ok(frame))),
             (None, Ok(rest)) => rest.poll_frame(poll_cx),
-            (None, Err(fault)) => Poll::Ready(Some(Err(*fault))),
+            (None, Err(error)) => Poll::Ready(Some(Err(*error))),
         }
     }
 
@@ -149,7 +149,7 @@ impl Context {
                 frames.push_back(Frame::Chunk(next));
                 ReplacedBody::Stream(Box::new(Continued { frames, rest: Ok(rest) }), None)
             }
-            ReadEnd::Broken(fault) => ReplacedBody::Stream(Box::new(Continued { frames, rest: Err(fault) }), None),
+            ReadEnd::Broken(error) => ReplacedBody::Stream(Box::new(Continued { frames, rest: Err(error) }), None),
             ReadEnd::Whole => {
                 frames.extend(trailers.map(Frame::Trailers));
                 ReplacedBody::Frames(frames)

@@ -112,10 +112,10 @@ impl fmt::Display for CallError {
             Self::TooLarge => {
                 f.write_str("the response's head or trailers exceed the limit that max_response_header sets")
             }
-            Self::Malformed(fault) => write!(f, "the upstream violated the protocol: {fault}"),
+            Self::Malformed(error) => write!(f, "the upstream violated the protocol: {error}"),
             Self::HeadTimedOut => f.write_str("the response did not start in time"),
             Self::Request => f.write_str("the request cannot be expressed in the upstream's protocol"),
-            Self::RequestBody(fault) => write!(f, "reading the request body: {fault}"),
+            Self::RequestBody(error) => write!(f, "reading the request body: {error}"),
         }
     }
 }

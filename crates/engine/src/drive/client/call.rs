@@ -33,7 +33,7 @@ const APPLICATION_TIME_MAX: Duration = Duration::from_secs(10 * 60);
 /// ```text
 /// Head ──final head──► Body ──end─────────────────────────────────► Over
 ///   └────switch──────► Tunnel ──end, our direction open──► Ended ──our end──► Over
-///                        └──end, our direction ended────────────────► Over        any fault ──► Over
+///                        └──end, our direction ended────────────────► Over        any error ──► Over
 /// Head, Body ──end, but a FastCGI application goes on──► ApplicationRunning ──its end, or too late──► Over
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -346,7 +346,7 @@ impl UpstreamCall {
                     self.set_over();
                 }
             }
-            PumpOutcome::Cut(fault) => self.fail(CallError::RequestBody(fault)),
+            PumpOutcome::Cut(error) => self.fail(CallError::RequestBody(error)),
             PumpOutcome::Panicked => self.fail(CallError::RequestBody(BodyError::Source)),
         }
     }
@@ -453,7 +453,7 @@ impl UpstreamCall {
     }
 
     /// Fails the call: it has no response, or an incomplete one.
-    pub(super) fn fail(&mut self, fault: CallError) {
+    pub(super) fn fail(&mut self, error: CallError) {
         if self.inbound == Inbound::ApplicationRunning {
             return self.set_over();
         }
@@ -461,9 +461,9 @@ impl UpstreamCall {
         clock::refresh();
         if self.inbound == Inbound::Body
             && !self.call.is_given_up()
-            && let Some(kind) = fault.kind(true)
+            && let Some(kind) = error.kind(true)
         {
-            self.report(kind, &fault);
+            self.report(kind, &error);
         }
         // Another call may need the content of a tunnel that has not begun.
         if self.inbound == Inbound::Head
@@ -472,15 +472,15 @@ impl UpstreamCall {
             self.call.put_body(body);
         }
         self.cut();
-        self.call.fail(fault);
+        self.call.fail(error);
     }
 
-    /// Logs that the response is incomplete. Before the response's head the waiting handler logs the fault instead.
+    /// Logs that the response is incomplete. Before the response's head the waiting handler logs the error instead.
     #[cold]
-    fn report(&self, kind: FailureKind, fault: &CallError) {
+    fn report(&self, kind: FailureKind, error: &CallError) {
         let now = clock::now();
         let cause: &dyn fmt::Display =
-            if *fault == CallError::Closed { &"the connection closed before the response was complete" } else { fault };
+            if *error == CallError::Closed { &"the connection closed before the response was complete" } else { error };
         report_failure(&self.upstream, kind, now.saturating_duration_since(self.began), cause, now);
     }
 
@@ -517,7 +517,7 @@ impl UpstreamCall {
         self.sending.has_content() && !machine.writable(self.stream)
     }
 
-    /// Returns the deadline of the upstream's next action, and the fault when it passes. `is_blocked`: the kernel accepts no output, so the
+    /// Returns the deadline of the upstream's next action, and the error when it passes. `is_blocked`: the kernel accepts no output, so the
     /// request may not be written yet.
     pub(super) fn deadline(
         &self,
@@ -565,8 +565,8 @@ mod tests {
         let mut is_late = |was_blocked| {
             call.last_progress -= Duration::from_secs(3600);
             call.note_written(was_blocked);
-            let (deadline, fault) = call.deadline(&machine, &transport, false).expect("the head's");
-            assert_eq!(fault, CallError::HeadTimedOut);
+            let (deadline, error) = call.deadline(&machine, &transport, false).expect("the head's");
+            assert_eq!(error, CallError::HeadTimedOut);
             deadline <= clock::now()
         };
         assert!(!is_late(true), "its request was in the output");

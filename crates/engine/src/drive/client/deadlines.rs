@@ -23,17 +23,17 @@ impl<T: Transport> ClientConnection<T> {
         if let (Some(since), Some(limit)) = (*blocked, spec.write_timeout) {
             if now >= since + limit {
                 // A reset of single streams would not reach the upstream either.
-                self.fault = CallError::Stalled;
+                self.error = CallError::Stalled;
                 return ControlFlow::Break(());
             }
             next = Some(since + limit);
         }
         for call in calls.iter_mut() {
             call.note_reader_progress(machine);
-            let Some((deadline, fault)) = call.deadline(machine, spec, blocked.is_some()) else { continue };
+            let Some((deadline, error)) = call.deadline(machine, spec, blocked.is_some()) else { continue };
             if now >= deadline {
                 machine.reset(call.stream, out);
-                call.fail(fault);
+                call.fail(error);
                 is_late = true;
             } else {
                 next = Some(earlier(next, deadline));

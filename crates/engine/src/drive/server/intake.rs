@@ -84,11 +84,11 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
     }
 
     /// Fails every open request body. Returns whether a handler that has not responded yet can notice it.
-    pub(super) fn fail_bodies(&mut self, fault: BodyError) -> bool {
+    pub(super) fn fail_bodies(&mut self, error: BodyError) -> bool {
         let mut is_noticed = false;
         for exchange in self.exchanges.iter_mut().filter(|exchange| exchange.inbound == Inbound::Open) {
             exchange.inbound = Inbound::Failed;
-            exchange.cx.mailbox().fail(fault);
+            exchange.cx.mailbox().fail(error);
             is_noticed |= !exchange.sending.has_begun();
         }
         is_noticed

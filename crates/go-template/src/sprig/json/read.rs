@@ -12,7 +12,7 @@ use crate::value::{Element, Entries, Map, Value};
 pub(super) struct ReadJson {
     pub(super) value: Value,
     /// Why the text is no JSON, or has a number that no float can hold. In the second case the value has nil in its place.
-    pub(super) fault: Option<String>,
+    pub(super) error: Option<String>,
 }
 
 /// Reads a text. Numbers are floats, as Go decodes them. The failures are those of the budget.
@@ -23,13 +23,13 @@ pub(super) fn value(call: &Call<'_>, text: &[u8]) -> Result<ReadJson, FunctionEr
         if reader.at == text.len() { Ok(value) } else { Err(Stop::Syntax) }
     });
     match read {
-        Ok(value) => Ok(ReadJson { value, fault: reader.overflow }),
+        Ok(value) => Ok(ReadJson { value, error: reader.overflow }),
         Err(Stop::Syntax) => {
-            let fault = match text.get(reader.at) {
+            let error = match text.get(reader.at) {
                 None => "unexpected end of JSON input".to_owned(),
                 Some(byte) => format!("invalid character '{}' in JSON at byte {}", byte.escape_ascii(), reader.at),
             };
-            Ok(ReadJson { value: Value::Nil, fault: Some(fault) })
+            Ok(ReadJson { value: Value::Nil, error: Some(error) })
         }
         Err(Stop::Exhausted(exhausted)) => Err(exhausted.into()),
     }
@@ -169,8 +169,8 @@ impl JsonReader<'_> {
         match text.parse::<f64>() {
             Ok(value) if value.is_finite() => Ok(Value::Float(value)),
             _ => {
-                let fault = || format!("json: cannot unmarshal number {text} into Go value of type float64");
-                self.overflow.get_or_insert_with(fault);
+                let error = || format!("json: cannot unmarshal number {text} into Go value of type float64");
+                self.overflow.get_or_insert_with(error);
                 Ok(Value::Nil)
             }
         }

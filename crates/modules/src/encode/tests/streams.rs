@@ -56,7 +56,7 @@ fn rest(body: &mut EncodedBody, worker: &FakeWorker) -> Result<Vec<u8>, BodyErro
             Poll::Ready(None) => return Ok(bytes),
             Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => bytes.extend_from_slice(chunk.as_slice()),
             Poll::Ready(Some(Ok(Frame::Trailers(_)))) => {}
-            Poll::Ready(Some(Err(fault))) => return Err(fault),
+            Poll::Ready(Some(Err(error))) => return Err(error),
             Poll::Pending => drop(worker.run_jobs()),
         }
     }

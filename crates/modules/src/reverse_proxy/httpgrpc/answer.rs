@@ -96,7 +96,7 @@ impl Decoding {
         let mut blocks = || self.worker.take_block();
         loop {
             match decoder.push(&mut self.rest, &mut blocks) {
-                Err(fault) => return Poll::Ready(Err(GrpcError::Decode(fault))),
+                Err(error) => return Poll::Ready(Err(GrpcError::Decode(error))),
                 // The decoder has used its share of this poll: yield to other tasks.
                 Ok(DecodeProgress::More) => {
                     poll_cx.waker().wake_by_ref();
@@ -109,7 +109,7 @@ impl Decoding {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => self.rest = chunk,
                 Poll::Ready(Some(Ok(Frame::Trailers(trailers)))) => self.trailers = Some(trailers),
-                Poll::Ready(Some(Err(fault))) => return Poll::Ready(Err(GrpcError::Broken(fault))),
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(GrpcError::Broken(error))),
                 Poll::Ready(None) => break,
             }
         }
@@ -145,7 +145,7 @@ impl Future for Decoding {
 }
 
 impl From<DecodeError> for GrpcError {
-    fn from(fault: DecodeError) -> Self {
-        Self::Decode(fault)
+    fn from(error: DecodeError) -> Self {
+        Self::Decode(error)
     }
 }

@@ -36,7 +36,7 @@ struct DnsState {
     /// A call has failed since the last lookup, or the lookup itself failed.
     is_doubted: bool,
     /// The error of calls while there is no address.
-    fault: CallError,
+    error: CallError,
     waiting: VecDeque<EngineCall>,
 }
 
@@ -53,7 +53,7 @@ impl NamedUpstream {
             looked_at: None,
             is_looking: false,
             is_doubted: false,
-            fault: CallError::Resolve(CallError::NO_ADDRESS.into()),
+            error: CallError::Resolve(CallError::NO_ADDRESS.into()),
             waiting: VecDeque::new(),
         };
         Rc::new_cyclic(|this| Self {
@@ -102,7 +102,7 @@ impl NamedUpstream {
         let mut gone = Vec::new();
         match found {
             // The old addresses remain in use.
-            Err(fault) => known.fault = fault,
+            Err(error) => known.error = error,
             Ok(mut addresses) => {
                 addresses.sort_unstable();
                 addresses.dedup();
@@ -138,9 +138,9 @@ impl NamedUpstream {
             if known.is_looking && known.waiting.len() < WAITING_MAX {
                 return known.waiting.push_back(call);
             }
-            let fault = if known.is_looking { CallError::Busy } else { known.fault.clone() };
+            let error = if known.is_looking { CallError::Busy } else { known.error.clone() };
             drop(known);
-            return call.fail(fault);
+            return call.fail(error);
         }
         known.turn = known.turn.wrapping_add(1);
         let upstream = Rc::clone(&known.pools[known.turn % known.pools.len()].1);
@@ -173,9 +173,9 @@ impl Upstream for NamedUpstream {
         &self.calls
     }
 
-    fn report_failure(&self, fault: &CallError) {
+    fn report_failure(&self, error: &CallError) {
         if matches!(
-            fault,
+            error,
             CallError::Connect(_)
                 | CallError::ConnectTimedOut
                 | CallError::Tls(_)

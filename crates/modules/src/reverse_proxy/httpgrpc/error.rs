@@ -26,9 +26,9 @@ pub(super) enum GrpcError {
 pub(super) fn fault_of(cx: &Context, pending: &PendingCall, failed: GrpcError) -> Fault {
     let (status, message) = match failed {
         GrpcError::Status(status) => (http_status(pending.has_content, status.code), status.to_string()),
-        GrpcError::Decode(fault) => (StatusCode::BAD_GATEWAY, format!("its message: {fault}")),
+        GrpcError::Decode(error) => (StatusCode::BAD_GATEWAY, format!("its message: {error}")),
         GrpcError::Broken(BodyError::TimedOut) => (StatusCode::GATEWAY_TIMEOUT, "its response stalled".to_owned()),
-        GrpcError::Broken(fault) => (StatusCode::BAD_GATEWAY, format!("its response ended early: {fault}")),
+        GrpcError::Broken(error) => (StatusCode::BAD_GATEWAY, format!("its response ended early: {error}")),
         GrpcError::Late => (StatusCode::GATEWAY_TIMEOUT, "its response took too long".to_owned()),
     };
     pending.record_outcome(cx, if status.as_u16() < 500 { CallEnd::Responded(status) } else { CallEnd::Failed });

@@ -57,8 +57,8 @@ impl Gathering {
 impl BodyStream for Gathering {
     fn poll_frame(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         if self.content.is_some() {
-            if let Err(fault) = ready!(self.poll_whole(poll_cx)) {
-                return Poll::Ready(Some(Err(fault)));
+            if let Err(error) = ready!(self.poll_whole(poll_cx)) {
+                return Poll::Ready(Some(Err(error)));
             }
             let mut out = Vec::new();
             let encoded = encode_request(&self.head, self.chunks.body().bytes(), &mut out);

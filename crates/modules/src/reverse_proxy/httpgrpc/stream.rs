@@ -132,7 +132,7 @@ impl UnframedResponse {
             match ready!(call.poll_content(poll_cx)) {
                 Some(Ok(Frame::Chunk(chunk))) => self.rest = chunk,
                 Some(Ok(Frame::Trailers(trailers))) => self.trailers = Some(trailers),
-                Some(Err(fault)) => return Poll::Ready(Err(GrpcError::Broken(fault))),
+                Some(Err(error)) => return Poll::Ready(Err(GrpcError::Broken(error))),
                 None => return Poll::Ready(self.end(call).map(|()| None)),
             }
         }
@@ -165,7 +165,7 @@ impl BodyTransform for UnframedResponse {
             Ok(Some(StreamPart::Head | StreamPart::More)) | Err(GrpcError::Decode(_)) => {
                 Some(Err(BodyError::Malformed))
             }
-            Err(GrpcError::Broken(fault)) => Some(Err(fault)),
+            Err(GrpcError::Broken(error)) => Some(Err(error)),
             Err(GrpcError::Status(_) | GrpcError::Late) => Some(Err(BodyError::PeerGone)),
         })
     }

@@ -205,7 +205,7 @@ fn faults() {
     let errors = json!([{ "handle": [{ "handler": "static_response", "status_code": "{http.error.status_code}", "body": "{http.error.message}" }] }]);
     let routes = json!([{ "handle": [proxy(json!({}))] }]);
     let mut kit = Kit::with_errors(&registry(), &routes, &errors);
-    for (fault, status, words) in [
+    for (error, status, words) in [
         (
             CallError::from_lookup(&std::io::Error::other(
                 "failed to lookup address information: Name or service not known",
@@ -246,9 +246,9 @@ fn faults() {
         ),
     ] {
         let (call, pending) = start_call(&mut kit, &Request::get("/"));
-        call.engine.fail(fault.clone());
+        call.engine.fail(error.clone());
         let answer = pending.finish(&mut kit);
-        assert_eq!((answer.status, answer.text()), (status, words), "{fault:?}");
+        assert_eq!((answer.status, answer.text()), (status, words), "{error:?}");
         assert_eq!(answer.field("Server"), Some("Causeway"), "the answer is ours");
     }
     // A closed connection is a 502 at any time, since plain HTTP does not send the time limit to the upstream.

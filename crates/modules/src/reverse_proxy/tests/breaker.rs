@@ -41,10 +41,10 @@ fn selected_address(kit: &mut Kit, status: u16) -> String {
 }
 
 #[track_caller]
-fn fail(kit: &mut Kit, fault: CallError) {
+fn fail(kit: &mut Kit, error: CallError) {
     let (call, pending) = start_call(kit, &Request::get("/"));
     assert_eq!(&*call.address, "a:1");
-    call.engine.fail(fault);
+    call.engine.fail(error);
     drop(call);
     pending.finish(kit);
 }
@@ -89,10 +89,10 @@ fn failures() {
     }
     let mut kit = kit(two(&Value::Null));
     for _ in 0..10 {
-        for fault in
+        for error in
             [CallError::Busy, CallError::Request, CallError::RequestBody(causeway_pipeline::BodyError::PeerGone)]
         {
-            fail(&mut kit, fault);
+            fail(&mut kit, error);
         }
         start_call(&mut kit, &Request::get("/")).1.cancel(&mut kit);
     }

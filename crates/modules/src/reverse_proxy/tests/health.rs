@@ -29,9 +29,9 @@ fn selected_address(kit: &mut Kit) -> String {
 }
 
 #[track_caller]
-fn fail(kit: &mut Kit, fault: CallError) {
+fn fail(kit: &mut Kit, error: CallError) {
     let (call, pending) = start_call(kit, &Request::get("/"));
-    call.engine.fail(fault);
+    call.engine.fail(error);
     drop(call);
     pending.finish(kit);
 }

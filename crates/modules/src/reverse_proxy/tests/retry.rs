@@ -23,9 +23,9 @@ fn fail_attempt(
     kit: &mut Kit,
     call: FakeCall,
     pending: Pending,
-    fault: CallError,
+    error: CallError,
 ) -> Result<(FakeCall, Pending), Box<TestResponse>> {
-    call.engine.fail(fault);
+    call.engine.fail(error);
     drop(call);
     match pending.poll(kit) {
         Ok(response) => Err(Box::new(response)),
@@ -199,9 +199,9 @@ fn requests_with_content() {
     }
     // The client's own mistake is no reason for another attempt.
     let of_client = [(CallError::RequestBody(causeway_pipeline::BodyError::PeerGone), 400), (CallError::Request, 502)];
-    for (fault, status) in of_client {
+    for (error, status) in of_client {
         let (call, pending) = start_call(&mut kit, &Request::get("/"));
-        assert_eq!(fail_attempt(&mut kit, call, pending, fault).err().unwrap().status, status);
+        assert_eq!(fail_attempt(&mut kit, call, pending, error).err().unwrap().status, status);
     }
 }
 
