@@ -165,7 +165,7 @@ impl<'a> Session<'a> {
     }
 
     /// The tag of a certificate file, and whether it is new.
-    fn certificate_tag(&self, file: &str) -> (String, bool) {
+    fn assign_certificate_tag(&self, file: &str) -> (String, bool) {
         let mut tags = self.tags.borrow_mut();
         if let Some(tag) = tags.get(file) {
             return (tag.clone(), false);
@@ -176,14 +176,14 @@ impl<'a> Session<'a> {
     }
 
     /// A fresh group name. Caddy numbers groups in the order in which subroutes are finished.
-    pub(crate) fn next_group(&self) -> String {
+    pub(crate) fn next_group_name(&self) -> String {
         let number = self.groups.get();
         self.groups.set(number + 1);
         format!("group{number}")
     }
 
     /// A fresh logger name.
-    pub(crate) fn next_log(&self) -> String {
+    pub(crate) fn next_log_name(&self) -> String {
         let number = self.logs.get();
         self.logs.set(number + 1);
         format!("log{number}")

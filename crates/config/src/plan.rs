@@ -39,7 +39,7 @@ use crate::caddyfile::write_plugin;
 
 pub use admin::{
     Admin, AdminAddress, ConfigPull, HttpLoader, Identity, LoaderCredentials, RemoteAccess, RemoteAdmin,
-    RemotePermission, Switch, canonical_path,
+    RemotePermission, canonical_path,
 };
 pub use certificates::{
     AcmeIssuer, CertificateAuthority, CertificateFiles, CertificateGetter, CertificateSelection, CertificateSource,
@@ -310,14 +310,14 @@ pub fn load_with(
     let servers = http.prepare_servers(&json["apps"]["http"]["servers"], &mut selections, &mut build)?;
     let range_fetches = range_fetches(&servers);
     let admin = admin.with_identity(config.admin.as_ref(), &tls, &authorities, &mut build)?;
-    let has_challenges = admin.identity.as_ref().is_some_and(|identity| !identity.certificates.public.is_empty());
-    let others = if has_challenges { https::OtherChallenges::Some } else { https::OtherChallenges::None };
+    let has_other_challenges = admin.identity.as_ref().is_some_and(|identity| !identity.certificates.public.is_empty());
     let loaded = reader.load(&tls.sources, &storage).map_err(PlanError::Certificates)?;
     let mut notes = http.notes();
     notes.extend(tls.automation.notes());
     let no_logs = Map::new();
     let logs = config.logging.as_ref().map_or(&no_logs, |logging| &logging.logs);
-    let inputs = ServerInputs { logs, ports: http.ports(), tls: &tls, loaded: &loaded, others };
+    let https = https::Inputs { ports: http.ports(), tls: &tls, loaded: &loaded, has_other_challenges };
+    let inputs = ServerInputs { logs, https };
     let served = serve(servers, &inputs, &mut authorities, &mut notes, &mut build)?;
     if uses_local.get() {
         pki::add_local(&mut authorities);
@@ -445,11 +445,7 @@ fn measure(http: &HttpConfig, build: &mut Build<'_>) -> Result<(), BuildError> {
 struct ServerInputs<'c> {
     /// `logging.logs`.
     logs: &'c Map<String, Value>,
-    ports: https::Ports,
-    tls: &'c tls::Tls,
-    /// The names in the operator's certificates.
-    loaded: &'c [String],
-    others: https::OtherChallenges,
+    https: https::Inputs<'c>,
 }
 
 /// The servers' listeners, and the names that need a certificate of a local or a public authority.
@@ -468,7 +464,7 @@ fn serve(
     notes: &mut Vec<String>,
     build: &mut Build<'_>,
 ) -> Result<Served, PlanError> {
-    let ServerInputs { logs, ports, tls, loaded, others } = *inputs;
+    let ServerInputs { logs, https } = *inputs;
     check_addresses(&servers, build)?;
     let policies: Vec<_> = servers.iter_mut().map(|server| server.policies.take()).collect();
     let mut sites: Vec<_> = servers
@@ -484,11 +480,11 @@ fn serve(
             access_log: server.written.access_log(logs),
         })
         .collect();
-    let automatic = https::arrange(&mut sites, ports, tls, loaded, authorities, others, build)?;
+    let automatic = https::arrange(&mut sites, https, authorities, build)?;
     let sites: Vec<_> = sites.into_iter().map(|site| (site.policies, site.inserted)).collect();
     let mut listeners = Vec::new();
     for (server, (policies, inserted)) in servers.into_iter().zip(sites) {
-        listeners.extend(server.build(policies, inserted, logs, ports, notes, build)?);
+        listeners.extend(server.build(policies, inserted, logs, https.ports, notes, build)?);
     }
     if let Some(mut remaining) = automatic.remaining {
         if let (Some(handler), Some(routes)) = (automatic.access_log, remaining.routes.as_array_mut()) {

@@ -31,7 +31,7 @@ pub(crate) fn tls_app(
     let shared = automation.shared(server_groups);
     let http_port = options.http_port();
     // Servers and addresses for plain HTTP only need no certificates.
-    for group in server_groups.iter().filter(|group| group.leaves_port(&http_port)) {
+    for group in server_groups.iter().filter(|group| group.has_listener_off_port(&http_port)) {
         for part in &group.parts {
             if part.addresses(sites).any(|address| address.scheme != "http") {
                 automation.site(part)?;
@@ -175,7 +175,7 @@ impl<'a> Automation<'a> {
     /// them.
     fn shared(&self, server_groups: &[ServerGroup]) -> BTreeSet<String> {
         let mut shared = BTreeSet::new();
-        if self.options.auto_https("off") {
+        if self.options.has_auto_https_option("off") {
             return shared;
         }
         for part in server_groups.iter().flat_map(|group| &group.parts) {
@@ -334,7 +334,7 @@ impl<'a> Automation<'a> {
     /// global option `tls_automate_names`. Adds policies for them as needed.
     fn automate(&mut self, shared: &BTreeSet<String>) -> Result<(), Error> {
         let mut internal = Vec::new();
-        if !self.options.auto_https("disable_certs") {
+        if !self.options.has_auto_https_option("disable_certs") {
             self.automated.extend(shared.iter().cloned());
             internal.extend(shared.iter().filter(|name| !names::is_public(name)).cloned());
         }

@@ -164,14 +164,14 @@ impl<'a> Dispenser<'a> {
     }
 
     /// Takes the next argument, which must be the last; an error otherwise.
-    pub fn only(&mut self) -> Result<&'a Token, Error> {
+    pub fn sole_argument(&mut self) -> Result<&'a Token, Error> {
         let token = self.require()?;
         if self.remaining().is_empty() { Ok(token) } else { Err(self.count_error()) }
     }
 
     /// Takes the only argument and parses it as a size in bytes. `rule` is the error's sentence.
     pub(crate) fn size(&mut self, rule: &'static str) -> Result<i64, Error> {
-        let token = self.only()?;
+        let token = self.sole_argument()?;
         let size = bytes(&token.text).and_then(|bytes| i64::try_from(bytes).ok());
         size.ok_or_else(|| self.word(rule))
     }
@@ -195,7 +195,7 @@ impl<'a> Dispenser<'a> {
     }
 
     /// Position of the last token: the closing brace, if there is one.
-    pub(crate) fn closes(&self) -> &'a Position {
+    pub(crate) fn closing_position(&self) -> &'a Position {
         &self.segment.closes
     }
 
@@ -205,7 +205,7 @@ impl<'a> Dispenser<'a> {
     }
 
     /// Returns an error if an argument remains.
-    pub fn end(&mut self) -> Result<(), Error> {
+    pub fn expect_no_argument(&mut self) -> Result<(), Error> {
         match self.argument() {
             Some(_) => Err(self.count_error()),
             None => Ok(()),
@@ -234,7 +234,7 @@ impl<'a> Dispenser<'a> {
     }
 
     /// Returns an error if the block has a line.
-    pub fn no_block(&self, rule: &'static str) -> Result<(), Error> {
+    pub fn expect_empty_block(&self, rule: &'static str) -> Result<(), Error> {
         match self.lines().next() {
             Some(line) => Err(Error::at(line.name(), ErrorKind::Rule(rule))),
             None => Ok(()),
@@ -242,7 +242,7 @@ impl<'a> Dispenser<'a> {
     }
 
     /// Returns an error if there is a block, even an empty one.
-    pub fn no_braces(&self) -> Result<(), Error> {
+    pub fn expect_no_braces(&self) -> Result<(), Error> {
         match self.segment.block {
             Some(_) => Err(self.error(ErrorKind::ArgumentCount("{".into()))),
             None => Ok(()),
@@ -250,7 +250,7 @@ impl<'a> Dispenser<'a> {
     }
 
     /// Returns an error if an argument or a block remains.
-    pub(crate) fn close(&mut self) -> Result<(), Error> {
+    pub(crate) fn expect_end_of_line(&mut self) -> Result<(), Error> {
         if self.argument().is_some() {
             return Err(self.word("unknown subdirective '{}'; expected nothing more on this line"));
         }
@@ -299,18 +299,18 @@ impl<'a> Dispenser<'a> {
     }
 
     /// A fresh name for a group of mutually exclusive routes.
-    pub fn group(&self) -> String {
-        self.scope.session.next_group()
+    pub fn next_group_name(&self) -> String {
+        self.scope.session.next_group_name()
     }
 
     /// A fresh name for a logger.
-    pub(crate) fn log_name(&self) -> String {
-        self.scope.session.next_log()
+    pub(crate) fn next_log_name(&self) -> String {
+        self.scope.session.next_log_name()
     }
 
     /// The tag of a certificate file, and whether this is its first use.
-    pub(crate) fn certificate_tag(&self, file: &str) -> (String, bool) {
-        self.scope.session.certificate_tag(file)
+    pub(crate) fn assign_certificate_tag(&self, file: &str) -> (String, bool) {
+        self.scope.session.assign_certificate_tag(file)
     }
 
     /// The global options.
@@ -324,7 +324,7 @@ impl<'a> Dispenser<'a> {
     }
 
     /// Records that the site invokes a named route.
-    pub(crate) fn invoke(&self, name: &Token) {
+    pub(crate) fn record_invocation(&self, name: &Token) {
         self.scope.session.invoked.borrow_mut().insert(name.text.to_string(), name.at.clone());
     }
 

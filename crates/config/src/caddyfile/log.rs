@@ -31,13 +31,13 @@ pub struct Logger {
     name: String,
     /// The hosts that it logs, in place of the site's.
     hosts: Vec<String>,
-    reach: Reach,
+    selection: LoggerSelection,
     /// Its configuration; `None` if it has no options.
     log: Option<Map<String, Value>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reach {
+enum LoggerSelection {
     Hosts,
     /// `no_hostname`: used only by requests that select it by name.
     Named,
@@ -53,11 +53,11 @@ enum LogScope {
 /// Parses `log [<name>] { hostnames …; output …; format …; level …; sampling { … }; core …; queue_full …; no_hostname }`.
 pub(super) fn directive(d: &mut Dispenser<'_>) -> Result<Vec<DirectiveOutput>, Error> {
     let name = d.argument().map_or("", |token| &*token.text);
-    d.end()?;
+    d.expect_no_argument()?;
     let mut logger = read(d, name, LogScope::Site)?;
     // Only a logger with options of its own needs a name to refer to it.
     if logger.name.is_empty() && logger.log.is_some() {
-        logger.name = d.log_name();
+        logger.name = d.next_log_name();
     }
     if let (false, Some(log)) = (logger.name.is_empty(), &mut logger.log) {
         log.insert("include".into(), json!([format!("http.log.access.{}", logger.name)]));
@@ -68,7 +68,7 @@ pub(super) fn directive(d: &mut Dispenser<'_>) -> Result<Vec<DirectiveOutput>, E
 /// Parses the global option: no `hostnames`, but `include` and `exclude`. The name must differ from those in `before`.
 pub(super) fn option(d: &mut Dispenser<'_>, before: &[Logger]) -> Result<Logger, Error> {
     let name = d.argument().map_or(DEFAULT, |token| &*token.text);
-    d.end()?;
+    d.expect_no_argument()?;
     if before.iter().any(|other| other.name == name) {
         let kind = ErrorKind::Word { rule: "duplicate global log option for: {}", found: name.into() };
         return Err(Error::at(d.last(), kind));
@@ -85,7 +85,7 @@ fn read(d: &Dispenser<'_>, name: &str, place: LogScope) -> Result<Logger, Error>
         &["core", "format", "hostnames", "level", "no_hostname", "output", "queue_full", "sampling"];
     const GLOBAL_OPTIONS: &[&str] =
         &["core", "exclude", "format", "include", "level", "output", "queue_full", "sampling"];
-    let mut logger = Logger { name: name.to_owned(), hosts: Vec::new(), reach: Reach::Hosts, log: None };
+    let mut logger = Logger { name: name.to_owned(), hosts: Vec::new(), selection: LoggerSelection::Hosts, log: None };
     let mut log = Map::new();
     let mut seen = BTreeSet::new();
     for mut line in d.lines() {
@@ -117,13 +117,13 @@ fn read(d: &Dispenser<'_>, name: &str, place: LogScope) -> Result<Logger, Error>
             }
             ("level", _) => {
                 let level = line.require()?;
-                line.end()?;
+                line.expect_no_argument()?;
                 if !level.text.is_empty() {
                     log.insert("level".into(), (*level.text).into());
                 }
             }
             // Ours: whether a full queue drops lines or blocks the requests that write them.
-            ("queue_full", _) => match &*line.only()?.text {
+            ("queue_full", _) => match &*line.sole_argument()?.text {
                 policy @ ("drop" | "wait") => drop(log.insert("queue_full".into(), policy.into())),
                 _ => return Err(line.word("unrecognized queue_full policy '{}': expected drop or wait")),
             },
@@ -136,8 +136,8 @@ fn read(d: &Dispenser<'_>, name: &str, place: LogScope) -> Result<Logger, Error>
             ("include", _) => return Err(line.rule("include is not allowed in the log directive")),
             ("exclude", _) => return Err(line.rule("exclude is not allowed in the log directive")),
             ("no_hostname", _) => {
-                line.end()?;
-                logger.reach = Reach::Named;
+                line.expect_no_argument()?;
+                logger.selection = LoggerSelection::Named;
             }
             _ => {
                 let expected = if place == LogScope::Site { OPTIONS } else { GLOBAL_OPTIONS };
@@ -176,7 +176,7 @@ fn sampling(d: &Dispenser<'_>) -> Result<Value, Error> {
                 .ok_or_else(|| line.word("failed to parse thereafter: '{}' is no number; expected one such as 100"))?,
             _ => return Err(line.unknown("unrecognized subdirective: {}", &["first", "interval", "thereafter"])),
         };
-        line.end()?;
+        line.expect_no_argument()?;
         if number != 0 {
             sampling.insert(name.to_owned(), number.into());
         }
@@ -191,7 +191,9 @@ pub(super) fn warn_of_unused(site: &EvaluatedSite, session: &Session<'_>) {
         return;
     }
     let of_site = site.outputs.iter().filter_map(|placed| match &placed.output {
-        DirectiveOutput::Log(logger) if logger.reach == Reach::Hosts && logger.hosts.is_empty() => Some(&placed.at),
+        DirectiveOutput::Log(logger) if logger.selection == LoggerSelection::Hosts && logger.hosts.is_empty() => {
+            Some(&placed.at)
+        }
         _ => None,
     });
     let mut unused = Vec::from_iter(of_site);
@@ -232,7 +234,7 @@ impl ServerLogs {
         let mut logged = false;
         for logger in loggers {
             logged = true;
-            if logger.reach == Reach::Named {
+            if logger.selection == LoggerSelection::Named {
                 continue;
             }
             if every_host && logger.hosts.is_empty() {

@@ -51,14 +51,8 @@ pub(crate) struct Options {
     pub(crate) storage: Option<Value>,
     pub(crate) certificates: Certificates,
     pub(crate) loggers: Vec<Logger>,
-    persist_config: Persist,
-}
-
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Persist {
-    #[default]
-    On,
-    Off,
+    /// `persist_config off`.
+    is_persistence_disabled: bool,
 }
 
 impl Options {
@@ -71,16 +65,16 @@ impl Options {
     }
 
     /// The configured HTTP port, if any.
-    pub(crate) fn own_http_port(&self) -> Option<i64> {
+    pub(crate) fn configured_http_port(&self) -> Option<i64> {
         self.http_port
     }
 
     /// The configured HTTPS port, if any.
-    pub(crate) fn own_https_port(&self) -> Option<i64> {
+    pub(crate) fn configured_https_port(&self) -> Option<i64> {
         self.https_port
     }
 
-    pub(crate) fn auto_https(&self, word: &str) -> bool {
+    pub(crate) fn has_auto_https_option(&self, word: &str) -> bool {
         self.auto_https.iter().any(|own| **own == *word)
     }
 
@@ -102,7 +96,7 @@ impl Options {
 
     pub(crate) fn admin_json(&self) -> Option<Value> {
         let mut admin = self.admin.clone();
-        if self.persist_config == Persist::Off {
+        if self.is_persistence_disabled {
             admin.get_or_insert_with(|| json!({}))["config"] = json!({ "persist": false });
         }
         admin
@@ -200,7 +194,7 @@ fn option(options: &mut Options, d: &mut Dispenser<'_>, directives: &Directives)
             if single(d)? != "off" {
                 return Err(d.rule("persist_config must be 'off'"));
             }
-            options.persist_config = Persist::Off;
+            options.is_persistence_disabled = true;
         }
         "auto_https" => {
             options.auto_https.clear();
@@ -241,7 +235,7 @@ fn option(options: &mut Options, d: &mut Dispenser<'_>, directives: &Directives)
 }
 
 fn port(d: &mut Dispenser<'_>) -> Result<i64, Error> {
-    let token = d.only()?;
+    let token = d.sole_argument()?;
     let port = integer(&token.text);
     let port = port.ok_or_else(|| d.word("converting port '{}' to integer value: not a number"))?;
     // DEVIATES: Caddy accepts any number, and fails when it listens on the port. 0 is the default.
@@ -258,8 +252,8 @@ fn duration(d: &mut Dispenser<'_>) -> Result<i64, Error> {
 
 fn single(d: &mut Dispenser<'_>) -> Result<String, Error> {
     let text = d.require()?.text.to_string();
-    d.end()?;
-    d.no_braces()?;
+    d.expect_no_argument()?;
+    d.expect_no_braces()?;
     Ok(text)
 }
 
@@ -282,7 +276,7 @@ fn order(options: &mut Options, d: &mut Dispenser<'_>, directives: &Directives) 
         }
         _ => return Err(d.word("unknown positional '{}'; expected first, last, before or after")),
     };
-    d.end()?;
+    d.expect_no_argument()?;
     order.insert(index, directive.text.clone());
     options.order = Some(order);
     Ok(())
@@ -305,7 +299,7 @@ fn admin(d: &mut Dispenser<'_>) -> Result<Value, Error> {
             admin.insert("listen".into(), "localhost:2019".into());
         }
     }
-    d.end()?;
+    d.expect_no_argument()?;
     for mut line in d.lines() {
         match &*line.name().text {
             "enforce_origin" => {

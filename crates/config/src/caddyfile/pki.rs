@@ -17,13 +17,13 @@ const LOCAL: &str = "local";
 /// Parses `pki { ca [<name>] { … } … }` into the authorities by ID.
 pub(crate) fn option(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
     let mut authorities = Map::new();
-    d.end()?;
+    d.expect_no_argument()?;
     for mut line in d.lines() {
         if &*line.name().text != "ca" {
             return Err(line.unknown("unrecognized pki option '{}'", &["ca"]));
         }
         let name = line.argument().map_or("", |token| &token.text);
-        line.end()?;
+        line.expect_no_argument()?;
         let authority = authority(&line)?;
         authorities.insert((if name.is_empty() { LOCAL } else { name }).to_owned(), authority.into());
     }
@@ -63,7 +63,7 @@ fn authority(d: &Dispenser<'_>) -> Result<Map<String, Value>, Error> {
                     "root" => "unrecognized pki ca root option '{}'",
                     _ => "unrecognized pki ca intermediate option '{}'",
                 };
-                line.end()?;
+                line.expect_no_argument()?;
                 let pair = authority.child(name);
                 for line in line.lines() {
                     key_pair(pair, line, rule)?;
@@ -72,7 +72,7 @@ fn authority(d: &Dispenser<'_>) -> Result<Map<String, Value>, Error> {
             }
             _ => return Err(line.unknown("unrecognized pki ca option '{}'", OPTIONS)),
         }
-        line.close()?;
+        line.expect_end_of_line()?;
     }
     Ok(authority)
 }
@@ -85,7 +85,7 @@ fn key_pair(pair: &mut Map<String, Value>, mut line: Dispenser<'_>, rule: &'stat
         _ => return Err(line.unknown(rule, &["cert", "format", "key"])),
     };
     pair.text(key, &line.require()?.text);
-    line.close()
+    line.expect_end_of_line()
 }
 
 /// The app's members. Empty if it needs no configuration.
@@ -109,7 +109,7 @@ pub(crate) fn pki_app(server_groups: &[ServerGroup], sites: &[EvaluatedSite], op
         }
     }
     if distrust {
-        if authorities.is_empty() && !options.auto_https("off") {
+        if authorities.is_empty() && !options.has_auto_https_option("off") {
             authorities.insert(LOCAL.into(), plain());
         }
         // A site's internal issuer needs its authority regardless of automatic HTTPS.
@@ -131,13 +131,13 @@ pub(crate) fn acme_server(d: &mut Dispenser<'_>) -> Result<Vec<DirectiveOutput>,
     const OPTIONS: &[&str] =
         &["allow", "allow_wildcard_names", "ca", "challenges", "deny", "lifetime", "resolvers", "sign_with_root"];
     let matcher = d.matcher()?;
-    d.end()?;
+    d.expect_no_argument()?;
     let mut handler = Map::from_iter([("handler".to_owned(), Value::from("acme_server"))]);
     let mut authority = None;
     for mut line in d.lines() {
         match &*line.name().text {
             "ca" => {
-                let name = &line.only()?.text;
+                let name = &line.sole_argument()?.text;
                 handler.text("ca", name);
                 authority = Some(name.to_string());
             }
@@ -158,7 +158,7 @@ pub(crate) fn acme_server(d: &mut Dispenser<'_>) -> Result<Vec<DirectiveOutput>,
                     "allow" => "unrecognized 'allow' subdirective: {}",
                     _ => "unrecognized 'deny' subdirective: {}",
                 };
-                line.end()?;
+                line.expect_no_argument()?;
                 let rules = rules(&line, rule)?;
                 handler.child("policy").insert(name.to_owned(), rules.into());
                 continue;
@@ -166,7 +166,7 @@ pub(crate) fn acme_server(d: &mut Dispenser<'_>) -> Result<Vec<DirectiveOutput>,
             "sign_with_root" => handler.switch_on("sign_with_root"),
             _ => return Err(line.unknown("unrecognized ACME server directive: {}", OPTIONS)),
         }
-        line.close()?;
+        line.expect_end_of_line()?;
     }
     let route = DirectiveOutput::Route(super::route::Route::new(matcher, handler.into()));
     Ok([route].into_iter().chain(authority.map(DirectiveOutput::Authority)).collect())
@@ -187,7 +187,7 @@ fn rules(d: &Dispenser<'_>, rule: &'static str) -> Result<Map<String, Value>, Er
                 return Err(Error::at(line.name(), kind));
             }
         }
-        line.close()?;
+        line.expect_end_of_line()?;
     }
     Ok(rules)
 }

@@ -242,12 +242,12 @@ impl Proxy {
                 };
                 let rule = "invalid byte size '{}'; expected one such as 16KiB or 1MB, or unlimited";
                 self.json.number(key, size.ok_or_else(|| line.word(rule))?);
-                line.end()?;
+                line.expect_no_argument()?;
             }
             "proxy_status_name" => {
                 let token = line.require()?;
                 self.json.text("proxy_status_name", &token.text);
-                line.end()?;
+                line.expect_no_argument()?;
             }
             "trusted_proxies" => {
                 let ranges = line.rest().iter().flat_map(|token| match &*token.text {
@@ -273,7 +273,7 @@ impl Proxy {
                 let token = line.require()?;
                 let key = if option == "method" { "method" } else { "uri" };
                 self.json.child("rewrite").text(key, &token.text);
-                line.end()?;
+                line.expect_no_argument()?;
             }
             "transport" => {
                 line.require()?;

@@ -115,7 +115,7 @@ pub(crate) fn subroute(
     // A single directive has no competitor, so it needs no group. Groups are numbered in this order, as in Caddy.
     let groups = EXCLUSIVE.map(|name| {
         let several = outputs.iter().filter(|placed| *placed.directive == *name).nth(1).is_some();
-        (several || name == "rewrite").then(|| session.next_group())
+        (several || name == "rewrite").then(|| session.next_group_name())
     });
     let mut routes = Vec::new();
     for placed in outputs {

@@ -47,7 +47,7 @@ pub(crate) struct ServerGroup {
 
 impl ServerGroup {
     /// Whether a listener is on another port than the HTTP port.
-    pub(crate) fn leaves_port(&self, http_port: &str) -> bool {
+    pub(crate) fn has_listener_off_port(&self, http_port: &str) -> bool {
         self.listeners.keys().any(|listener| address::uses_other_port(listener, http_port))
     }
 }
@@ -278,7 +278,7 @@ impl<'a> ServerDraft<'a> {
             skip: Vec::new(),
             skipped: HashSet::new(),
             secure: false,
-            automatic: !options.auto_https("off"),
+            automatic: !options.has_auto_https_option("off"),
         }
     }
 
@@ -337,7 +337,7 @@ impl<'a> ServerDraft<'a> {
     /// As Caddy decides whether the server needs a TLS connection policy. The conditions follow its `httpcaddyfile`.
     fn decide_tls(&mut self, part: &'a SitePart) {
         let (http, https) = (self.options.http_port(), self.options.https_port());
-        let mixed = self.group.leaves_port(&http);
+        let mixed = self.group.has_listener_off_port(&http);
         let configured = self.sites[part.site].tls().next().is_some();
         for address in part.addresses(self.sites) {
             let host = &*address.host;
@@ -372,46 +372,48 @@ impl<'a> ServerDraft<'a> {
     /// Rejects a listener that would have to serve both HTTP and HTTPS.
     fn refuse_mixed_schemes(&self) -> Result<(), Error> {
         let (http, https) = (self.options.http_port(), self.options.https_port());
-        let mut seen: Option<bool> = None;
-        for part in &self.group.parts {
-            for &key in &part.keys {
-                let address = &self.sites[part.site].addresses[key];
-                let secure = if address.scheme == "http" || address.port == http {
-                    false
-                } else if address.scheme == "https" || address.port == https || !self.policies.is_empty() {
-                    true
-                } else if address.host.is_empty() {
-                    false
-                } else {
-                    continue;
-                };
-                let token = &self.sites[part.site].keys[key];
-                let listeners = || Vec::from_iter(self.group.listeners.keys().map(String::as_str)).join(" ");
-                // The first address that decides sets the scheme; a later one must agree with it.
-                let Some(seen) = seen.filter(|seen| *seen != secure) else {
-                    if !secure && !self.policies.is_empty() {
-                        let sentence = format!(
-                            "server listening on [{}] is HTTP, but attempts to configure TLS connection policies",
-                            listeners()
-                        );
-                        return Err(Error::at(token, ErrorKind::Custom(sentence.into())));
-                    }
+        let is_secure = |address: &Address| {
+            if address.scheme == "http" || address.port == http {
+                Some(false)
+            } else if address.scheme == "https" || address.port == https || !self.policies.is_empty() {
+                Some(true)
+            } else {
+                // With a host, automatic HTTPS decides.
+                address.host.is_empty().then_some(false)
+            }
+        };
+        let listeners = || Vec::from_iter(self.group.listeners.keys().map(String::as_str)).join(" ");
+        let keys = self.group.parts.iter().flat_map(|part| part.keys.iter().map(|&key| (&self.sites[part.site], key)));
+        // The first address that decides sets the scheme; a later one must agree with it.
+        let mut seen = None;
+        for (site, key) in keys {
+            let address = &site.addresses[key];
+            let Some(secure) = is_secure(address) else { continue };
+            let sentence = match seen {
+                None if !secure && !self.policies.is_empty() => format!(
+                    "server listening on [{}] is HTTP, but attempts to configure TLS connection policies",
+                    listeners()
+                ),
+                None => {
                     seen = Some(secure);
                     continue;
-                };
-                let listeners = listeners();
-                let (schemes, hint) = match (seen, &*address.scheme) {
-                    (true, "") if address.host.is_empty() => ("HTTPS", " (try specifying https:// in the address)"),
-                    (true, _) => ("HTTPS", ""),
-                    (false, _) => ("HTTP", ""),
-                };
-                let sentence = format!(
-                    "server listening on [{listeners}] is configured for {schemes} and cannot natively multiplex HTTP \
-                     and HTTPS: {}{hint}",
-                    token.text
-                );
-                return Err(Error::at(token, ErrorKind::Custom(sentence.into())));
-            }
+                }
+                Some(seen) if seen == secure => continue,
+                Some(seen) => {
+                    let (schemes, hint) = match (seen, &*address.scheme) {
+                        (true, "") if address.host.is_empty() => ("HTTPS", " (try specifying https:// in the address)"),
+                        (true, _) => ("HTTPS", ""),
+                        (false, _) => ("HTTP", ""),
+                    };
+                    format!(
+                        "server listening on [{}] is configured for {schemes} and cannot natively multiplex HTTP and \
+                         HTTPS: {}{hint}",
+                        listeners(),
+                        site.keys[key].text
+                    )
+                }
+            };
+            return Err(Error::at(&site.keys[key], ErrorKind::Custom(sentence.into())));
         }
         Ok(())
     }
@@ -451,7 +453,7 @@ impl<'a> ServerDraft<'a> {
             ("disable_certs", "disable_certificates"),
             ("ignore_loaded_certs", "ignore_loaded_certificates"),
         ];
-        let chosen = automatic.into_iter().filter(|(word, _)| self.options.auto_https(word));
+        let chosen = automatic.into_iter().filter(|(word, _)| self.options.has_auto_https_option(word));
         let mut automatic: Map<String, Value> = chosen.map(|(_, key)| (key.to_owned(), true.into())).collect();
         if !self.skip.is_empty() {
             automatic.insert("skip".into(), self.skip.into());

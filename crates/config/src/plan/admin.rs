@@ -29,7 +29,7 @@ pub use remote::{RemoteAccess, RemoteAdmin, RemotePermission, canonical_path};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Admin {
     /// Whether the admin API is enabled.
-    pub switch: Switch,
+    pub is_enabled: bool,
     /// The address to listen on; `None`: the process decides (`CADDY_ADMIN`, or else `localhost:2019`).
     pub listen: Option<AdminAddress>,
     /// Whether a request without a trusted `Origin` is rejected too.
@@ -37,22 +37,13 @@ pub struct Admin {
     /// The allowed hosts and origins, instead of those derived from the listener's address.
     pub origins: Option<Vec<String>>,
     /// Whether the configuration is saved for `run --resume`.
-    pub persist: bool,
+    pub persists_config: bool,
     /// The server that has the next configuration.
     pub pull: Option<ConfigPull>,
     /// The names of the server itself.
     pub identity: Option<Identity>,
     /// The listener for clients with a certificate.
     pub remote: Option<RemoteAdmin>,
-}
-
-/// On or off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Switch {
-    /// Enabled.
-    On,
-    /// Disabled.
-    Off,
 }
 
 /// The admin API's single address.
@@ -207,11 +198,11 @@ impl AdminConfig {
             text => Some(build.at("listen", |build| AdminAddress::read(text, build))?),
         };
         Ok(Admin {
-            switch: if self.disabled { Switch::Off } else { Switch::On },
+            is_enabled: !self.disabled,
             listen,
             enforce_origin: self.enforce_origin,
             origins: self.origins.clone(),
-            persist: config.and_then(|config| config.persist).unwrap_or(true),
+            persists_config: config.and_then(|config| config.persist).unwrap_or(true),
             pull,
             identity: None,
             remote,
@@ -264,11 +255,11 @@ mod tests {
     #[test]
     fn settings_of_the_admin_api() {
         let silent = Admin {
-            switch: Switch::On,
+            is_enabled: true,
             listen: None,
             enforce_origin: false,
             origins: None,
-            persist: true,
+            persists_config: true,
             pull: None,
             identity: None,
             remote: None,
@@ -280,7 +271,7 @@ mod tests {
         for (admin, want) in [
             (json!(null), silent.clone()),
             (json!({}), silent.clone()),
-            (json!({ "disabled": true }), Admin { switch: Switch::Off, ..silent.clone() }),
+            (json!({ "disabled": true }), Admin { is_enabled: false, ..silent.clone() }),
             (json!({ "listen": "" }), silent.clone()),
             (json!({ "listen": "localhost:3000" }), at("localhost", "127.0.0.1:3000")),
             (json!({ "listen": ":3000" }), at("", ":3000")),
@@ -291,7 +282,7 @@ mod tests {
             (json!({ "listen": "{env.ADMIN}" }), at("localhost", "127.0.0.1:3000")),
             (json!({ "listen": "tcp/{env.HOST}:{env.PORT}" }), at("::1", "[::1]:3000")),
             (json!({ "listen": "127.0.0.{env.DIGIT}:{env.PORT}" }), at("127.0.0.2", "127.0.0.2:3000")),
-            (json!({ "config": { "persist": false } }), Admin { persist: false, ..silent.clone() }),
+            (json!({ "config": { "persist": false } }), Admin { persists_config: false, ..silent.clone() }),
             (json!({ "config": { "persist": null } }), silent.clone()),
             (
                 json!({ "enforce_origin": true, "origins": ["a:1"] }),

@@ -39,7 +39,7 @@ pub struct Certificates {
     /// The longest time between two checks of the OCSP responses; `None`: the default.
     pub ocsp_check_interval: Option<Duration>,
     /// Whether the certificates of `sources` get no OCSP response.
-    pub no_ocsp_for_sources: bool,
+    pub ocsp_disabled_for_sources: bool,
     /// How many names on demand have a certificate in memory; `None`: the default.
     pub cache_capacity: Option<usize>,
     /// How the tickets of sessions are sealed.
@@ -323,11 +323,11 @@ pub struct AcmeIssuer {
     /// PEM files with the roots of the authority's own certificate; empty: the system's roots.
     pub roots: Vec<PathBuf>,
     /// Whether the challenge HTTP-01 is disabled.
-    pub no_http: bool,
+    pub http_disabled: bool,
     /// Whether the challenge TLS-ALPN-01 is disabled.
-    pub no_tls_alpn: bool,
-    /// Whether open challenges stay in this process, instead of in storage for other servers.
-    pub no_distributed: bool,
+    pub tls_alpn_disabled: bool,
+    /// Whether open challenges are in storage, for other servers, and not only in this process.
+    pub is_distributed: bool,
     /// The challenge DNS-01, which then is the only one. Boxed: it is as large as all other settings together.
     pub dns: Option<Box<DnsChallenge>>,
 }

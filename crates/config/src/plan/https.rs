@@ -30,11 +30,15 @@ pub(super) struct Ports {
     pub(super) https: u16,
 }
 
-/// Whether names that are not those of sites have HTTP-01 challenges.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum OtherChallenges {
-    None,
-    Some,
+/// The parts of a configuration that automatic HTTPS reads, besides its servers.
+#[derive(Clone, Copy)]
+pub(super) struct Inputs<'c> {
+    pub(super) ports: Ports,
+    pub(super) tls: &'c Tls,
+    /// The names in the operator's certificates.
+    pub(super) loaded: &'c [String],
+    /// Whether names that are not those of sites have HTTP-01 challenges.
+    pub(super) has_other_challenges: bool,
 }
 
 /// A server's `automatic_https`.
@@ -72,9 +76,9 @@ pub(super) struct HttpsServer<'c> {
 }
 
 impl HttpsServer<'_> {
-    /// Whether at least one written address does not include `port`.
-    fn is_elsewhere_than(&self, port: u16) -> bool {
-        self.listen.iter().any(|range| range.iter().all(|socket| socket.port() != Some(port)))
+    /// Whether every written address includes `port`.
+    fn listens_only_on(&self, port: u16) -> bool {
+        self.listen.iter().all(|range| range.iter().any(|socket| socket.port() == Some(port)))
     }
 
     /// Whether the server accepts connections to `wanted`. On Linux a listener on all addresses conflicts with a
@@ -87,6 +91,25 @@ impl HttpsServer<'_> {
                     || (address.host, address.zone) == (wanted.host, wanted.zone))
         };
         self.listen.iter().flatten().filter_map(|socket| socket.address()).any(|address| takes(&address))
+    }
+
+    /// Makes the server a TLS server if its port or its routes need that. Returns its hosts; `None` if it stays plain HTTP.
+    ///
+    /// # Errors
+    /// As [`hosts`](Self::hosts).
+    fn enable_tls(&mut self, ports: Ports, build: &mut Build<'_>) -> Result<Option<BTreeSet<String>>, BuildError> {
+        // A server that listens on the HTTPS port only is a TLS server even without connection policies.
+        if self.policies.is_none() && self.listens_only_on(ports.https) {
+            self.policies = Some(vec![TlsPolicy::default()]);
+        }
+        // From here on as in `automaticHTTPSPhase1` of caddyhttp/autohttps.go: a server needs TLS if its routes name
+        // hosts.
+        let hosts = self.hosts(build)?;
+        if hosts.is_empty() && self.policies.as_ref().is_none_or(Vec::is_empty) {
+            return Ok(None);
+        }
+        self.policies.get_or_insert_with(|| vec![TlsPolicy::default()]);
+        Ok(Some(hosts))
     }
 
     /// The hosts in the matchers of its top-level routes, except for skipped ones. Routes nested in handlers are
@@ -138,35 +161,24 @@ fn merge_names(all: &mut Value, other: &Value) {
 }
 
 /// Applies automatic HTTPS. Adds policies and redirect routes to `sites`, and adds authorities that are used but not
-/// configured. `loaded` holds the names in the operator's certificates.
+/// configured.
 pub(super) fn arrange(
     sites: &mut [HttpsServer<'_>],
-    ports: Ports,
-    tls: &Tls,
-    loaded: &[String],
+    inputs: Inputs<'_>,
     authorities: &mut Vec<CertificateAuthority>,
-    others: OtherChallenges,
     build: &mut Build<'_>,
 ) -> Result<AutomaticHttps, PlanError> {
+    let Inputs { ports, tls, loaded, has_other_challenges } = inputs;
     let mut arranged = AutomaticHttps::default();
     let loaded: HashSet<&str> = loaded.iter().map(String::as_str).collect();
-    let mut names = BTreeSet::new();
+    let mut managed_names = BTreeSet::new();
     let mut redirects = redirects::Redirects::default();
     for site in &mut *sites {
         let automatic = site.automatic;
-        if automatic.disable || !site.is_elsewhere_than(ports.http) {
+        if automatic.disable || site.listens_only_on(ports.http) {
             continue;
         }
-        // A server that listens on the HTTPS port only is a TLS server even without connection policies.
-        if site.policies.is_none() && !site.is_elsewhere_than(ports.https) {
-            site.policies = Some(vec![TlsPolicy::default()]);
-        }
-        // From here on as in `automaticHTTPSPhase1` of caddyhttp/autohttps.go: a server needs TLS if its routes name
-        // hosts.
-        let hosts = site.hosts(build)?;
-        if hosts.is_empty() && site.policies.as_ref().is_none_or(Vec::is_empty) {
-            continue;
-        }
+        let Some(hosts) = site.enable_tls(ports, build)? else { continue };
         match (&mut arranged.access_log, &site.access_log) {
             (Some(all), Some(other)) => merge_names(all, other),
             (all, other) => *all = all.take().or_else(|| other.clone()),
@@ -175,40 +187,27 @@ pub(super) fn arrange(
             let wanted = |host: &&String| names::qualifies(host) && !automatic.skip_certificates.contains(host);
             for host in hosts.iter().filter(wanted) {
                 if automatic.ignore_loaded_certificates || !is_loaded(&loaded, &ascii(host, build)?) {
-                    names.insert(host.clone());
+                    managed_names.insert(host.clone());
                 }
             }
         }
-        if site.policies.is_none() {
-            site.policies = Some(vec![TlsPolicy::default()]);
-        }
-        if automatic.disable_redirects {
-            continue;
-        }
-        for range in &site.listen {
-            // An inherited socket has no port by the configuration, so no redirect can name it.
-            let Some(first) = range.first().and_then(|socket| socket.address()) else { continue };
-            if hosts.is_empty() {
-                redirects.record("", first, ports);
-            }
-            for host in &hosts {
-                redirects.record(host, first, ports);
-            }
+        if !automatic.disable_redirects {
+            redirects.record_site(site, &hosts, ports);
         }
     }
     let mut tailscale = BTreeSet::new();
     let mut any_managed = false;
-    for name in names.iter().chain(&tls.automate) {
+    for name in managed_names.iter().chain(&tls.automate) {
         let ascii = ascii(name, build)?;
         if names::is_tailscale(&ascii) && tls.automation.naming(&ascii).is_none() {
             tailscale.insert(ascii);
         } else {
             // Names that only `automate` lists do not count here.
-            any_managed |= names.contains(name);
+            any_managed |= managed_names.contains(name);
         }
     }
     let automation = tls.automation.with_tailscale(tailscale.into_iter().collect(), build)?;
-    (arranged.managed, arranged.public) = managed(&names, tls, &automation, authorities, build)?;
+    (arranged.managed, arranged.public) = managed(&managed_names, tls, &automation, authorities, build)?;
     arranged.remaining = redirects.place(sites, ports, any_managed);
     arranged.on_demand = OnDemand::new(&automation);
     if let Some(on_demand) = &arranged.on_demand
@@ -216,7 +215,7 @@ pub(super) fn arrange(
     {
         add_local(authorities);
     }
-    if !arranged.public.is_empty() || arranged.on_demand.is_some() || others == OtherChallenges::Some {
+    if !arranged.public.is_empty() || arranged.on_demand.is_some() || has_other_challenges {
         redirects::answer_challenges(sites, &mut arranged.remaining, ports);
     }
     Ok(arranged)

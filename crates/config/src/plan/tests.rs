@@ -6,7 +6,7 @@ use super::*;
 fn outcome(config: &Value) -> String {
     let mut registry = Registry::default();
     // The handler of access records.
-    registry.handler("access_log", causeway_modules::access_log::make);
+    registry.register_handler("access_log", causeway_modules::access_log::make);
     match load(config, &registry) {
         Ok(loaded) => {
             let listeners: Vec<_> = loaded.listeners.iter().map(|listener| listener.socket.to_string()).collect();

@@ -109,7 +109,7 @@ pub(super) struct Tls {
     pub(super) dns: dns::DnsDefaults,
     pub(super) cleaning: StorageCleaning,
     /// Whether the certificates of `sources` get no OCSP response.
-    pub(super) no_ocsp_for_sources: bool,
+    pub(super) ocsp_disabled_for_sources: bool,
     /// How many names on demand have a certificate in memory.
     pub(super) cache_capacity: Option<usize>,
     pub(super) session_tickets: SessionTickets,
@@ -140,7 +140,7 @@ impl TlsConfig {
                 Some(interval) => StorageCleaning::Every(interval),
                 None => StorageCleaning::Default,
             };
-            let no_ocsp_for_sources = self.disable_ocsp_stapling;
+            let ocsp_disabled_for_sources = self.disable_ocsp_stapling;
             Ok(Tls {
                 sources,
                 automate,
@@ -148,7 +148,7 @@ impl TlsConfig {
                 automation,
                 dns: defaults,
                 cleaning,
-                no_ocsp_for_sources,
+                ocsp_disabled_for_sources,
                 cache_capacity,
                 session_tickets,
             })
@@ -166,7 +166,7 @@ impl Tls {
             renewal_check_interval: self.automation.renewal_check_interval,
             cleaning: self.cleaning,
             ocsp_check_interval: self.automation.ocsp_check_interval,
-            no_ocsp_for_sources: self.no_ocsp_for_sources,
+            ocsp_disabled_for_sources: self.ocsp_disabled_for_sources,
             cache_capacity: self.cache_capacity,
             session_tickets: self.session_tickets,
             ..Certificates::default()

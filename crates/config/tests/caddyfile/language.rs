@@ -198,12 +198,12 @@ fn registered_directives() {
     let mut directives = Directives::standard();
     let greet = Syntax::Handler(|d| {
         let name = d.require()?.text.to_string();
-        d.end()?;
+        d.expect_no_argument()?;
         Ok(json!({ "handler": "greet", "name": name }))
     });
     let pair = Syntax::Custom(|d| {
         let route = |name: &str| Route::new(None, json!({ "handler": name }));
-        d.end()?;
+        d.expect_no_argument()?;
         Ok(vec![DirectiveOutput::Routes(vec![route("one"), route("two")])])
     });
     directives.register("greet", Order::Before("header"), greet).unwrap();

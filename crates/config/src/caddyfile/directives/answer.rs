@@ -31,7 +31,7 @@ pub(super) fn respond(d: &mut Dispenser<'_>) -> Result<Value, Error> {
         match &*line.name().text {
             "body" if !body.is_empty() => return Err(line.rule("body already specified")),
             "body" => {
-                body = line.only()?.text.clone();
+                body = line.sole_argument()?.text.clone();
             }
             "close" if close => return Err(line.rule("close already specified")),
             "close" => close = true,
@@ -56,7 +56,7 @@ pub(super) fn error(d: &mut Dispenser<'_>) -> Result<Value, Error> {
         match &*line.name().text {
             "message" if !message.is_empty() => return Err(line.rule("message already specified")),
             "message" => {
-                message = line.only()?.text.clone();
+                message = line.sole_argument()?.text.clone();
             }
             _ => return Err(line.unknown("unrecognized subdirective '{}'", &["message"])),
         }
@@ -71,14 +71,14 @@ pub(super) fn error(d: &mut Dispenser<'_>) -> Result<Value, Error> {
 
 /// Parses `abort [<matcher>]`.
 pub(super) fn abort(d: &mut Dispenser<'_>) -> Result<Value, Error> {
-    d.end()?;
-    d.no_braces()?;
+    d.expect_no_argument()?;
+    d.expect_no_braces()?;
     Ok(json!({ "handler": "static_response", "abort": true }))
 }
 
 /// Parses `metrics [<matcher>] { disable_openmetrics }`.
 pub(super) fn metrics(d: &mut Dispenser<'_>) -> Result<Value, Error> {
-    d.end()?;
+    d.expect_no_argument()?;
     let mut handler = Handler::new("metrics");
     for line in d.lines() {
         if &*line.name().text != "disable_openmetrics" {
@@ -114,7 +114,7 @@ pub(super) fn redir(d: &mut Dispenser<'_>) -> Result<Value, Error> {
             code
         }
     };
-    d.end()?;
+    d.expect_no_argument()?;
     handler.set("status_code", weak(status)).set("headers", json!({ "Location": [&*to] }));
     Ok(handler.json())
 }

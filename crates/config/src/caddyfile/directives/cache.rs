@@ -44,15 +44,15 @@ pub(super) fn cache(d: &mut Dispenser<'_>) -> Result<Value, Error> {
 /// `disable_coalescing`, `simplefs { … }`.
 pub(crate) fn members(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
     let mut members = Map::new();
-    d.end()?;
+    d.expect_no_argument()?;
     for mut line in d.lines() {
         let name = &*line.name().text;
         match name {
             "ttl" | "stale" => {
-                let duration = nanoseconds(&line.only()?.text).filter(|duration| *duration >= 0);
+                let duration = nanoseconds(&line.sole_argument()?.text).filter(|duration| *duration >= 0);
                 members.insert(name.to_owned(), duration.ok_or_else(|| line.word(DURATION))?.into());
             }
-            "cache_name" | "mode" => members.text(name, &line.only()?.text),
+            "cache_name" | "mode" => members.text(name, &line.sole_argument()?.text),
             "default_cache_control" => {
                 let words: Vec<_> = line.arguments().iter().map(|token| &*token.text).collect();
                 if words.is_empty() {
@@ -61,7 +61,7 @@ pub(crate) fn members(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error
                 members.text(name, &words.join(" "));
             }
             "max_cacheable_body_bytes" => {
-                let number = integer(&line.only()?.text).filter(|number| *number >= 0);
+                let number = integer(&line.sole_argument()?.text).filter(|number| *number >= 0);
                 members.number(
                     name,
                     number.ok_or_else(|| line.word("'{}' is no number of bytes; expected one such as 1000000"))?,
@@ -80,7 +80,7 @@ pub(crate) fn members(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error
                 }
             }
             "disable_coalescing" => {
-                line.end()?;
+                line.expect_no_argument()?;
                 members.switch_on(name);
             }
             "key" => {
@@ -92,12 +92,12 @@ pub(crate) fn members(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error
                 members.insert(name.to_owned(), directory.into());
             }
             "regex" => {
-                line.end()?;
+                line.expect_no_argument()?;
                 for mut inner in line.lines() {
                     if &*inner.name().text != "exclude" {
                         return Err(inner.unknown("unrecognized subdirective '{}'", &["exclude"]));
                     }
-                    let pattern = inner.only()?.text.to_string();
+                    let pattern = inner.sole_argument()?.text.to_string();
                     members.child(name).text("exclude", &pattern);
                 }
             }
@@ -124,17 +124,17 @@ pub(crate) fn members(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error
 /// Parses `simplefs { path <directory>; configuration { size <files>; directory_size <size> } }`.
 fn simplefs(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
     let mut directory = Map::new();
-    d.end()?;
+    d.expect_no_argument()?;
     for mut line in d.lines() {
         match &*line.name().text {
-            "path" => directory.text("path", &line.only()?.text),
+            "path" => directory.text("path", &line.sole_argument()?.text),
             "configuration" => {
-                line.end()?;
+                line.expect_no_argument()?;
                 for mut inner in line.lines() {
                     let name = &*inner.name().text;
                     let number = match name {
                         "size" => {
-                            let number = integer(&inner.only()?.text).filter(|number| *number >= 0);
+                            let number = integer(&inner.sole_argument()?.text).filter(|number| *number >= 0);
                             number
                                 .ok_or_else(|| inner.word("'{}' is no number of files; expected one such as 10000"))?
                         }
@@ -157,17 +157,17 @@ fn simplefs(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
 /// template <text> }`.
 fn key(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
     let mut key = Map::new();
-    d.end()?;
+    d.expect_no_argument()?;
     for mut line in d.lines() {
         let name = &*line.name().text;
         match name {
             "disable_body" | "disable_host" | "disable_method" | "disable_query" | "disable_scheme" | "hash"
             | "hide" => {
-                line.end()?;
+                line.expect_no_argument()?;
                 key.switch_on(name);
             }
             "headers" => key.extend_list(name, texts(line.arguments())),
-            "template" => key.text(name, &line.only()?.text),
+            "template" => key.text(name, &line.sole_argument()?.text),
             "disable_vary" => {
                 return Err(line.word("'{}' is not built: Vary of a response always counts (RFC 9111 §4.1)"));
             }

@@ -78,24 +78,24 @@ fn encoder(line: &mut Dispenser<'_>) -> Result<Value, Error> {
                 encoder.number("level", level);
             }
         }
-        line.end()?;
+        line.expect_no_argument()?;
         return Ok(encoder.into());
     }
     if let Some(level) = line.argument() {
-        line.end()?;
+        line.expect_no_argument()?;
         zstd_level(line, level, &mut encoder)?;
     }
     for mut option in line.lines() {
         match &*option.name().text {
             "level" => {
-                let level = option.only()?;
+                let level = option.sole_argument()?;
                 if encoder.contains_key("level") {
                     return Err(option.rule("compression level already specified"));
                 }
                 zstd_level(&option, level, &mut encoder)?;
             }
             "disable_checksum" => {
-                option.end()?;
+                option.expect_no_argument()?;
                 if encoder.contains_key("checksum") {
                     return Err(option.rule("checksum already specified"));
                 }
@@ -128,11 +128,11 @@ pub(super) fn push(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     if let Some(token) = d.argument() {
         resources.push(resource("", &token.text));
     }
-    d.end()?;
+    d.expect_no_argument()?;
     for mut line in d.lines() {
         match &*line.name().text {
             "headers" => {
-                line.end()?;
+                line.expect_no_argument()?;
                 for mut field in line.lines() {
                     let words = Vec::from_iter(std::iter::once(field.name()).chain(field.rest()).cloned());
                     apply(&words, &field, &mut operations)?;

@@ -146,7 +146,7 @@ pub(super) fn header(d: &mut Dispenser<'_>) -> Result<Vec<DirectiveOutput>, Erro
     if let Some(field) = d.argument() {
         inline = true;
         deferred = apply(&field.text, field, d)?;
-        d.end()?;
+        d.expect_no_argument()?;
     }
     let mut require = None;
     for mut line in d.lines() {
@@ -223,7 +223,7 @@ pub(super) fn request_header(d: &mut Dispenser<'_>) -> Result<Vec<DirectiveOutpu
     refuse_surplus(d, &field.text, d.remaining())?;
     let value = d.argument().map_or("", |token| &*token.text);
     let replacement = d.argument().map(|token| &*token.text);
-    d.end()?;
+    d.expect_no_argument()?;
     let mut operations = Operations::default();
     operations.apply(field.text.strip_suffix(':').unwrap_or(&field.text), value, replacement);
     Ok(vec![headers_route(&matcher, "request", operations.json())])

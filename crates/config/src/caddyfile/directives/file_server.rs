@@ -32,7 +32,7 @@ pub(super) fn file_server(d: &mut Dispenser<'_>) -> Result<Value, Error> {
         if &*word.text != "browse" {
             return Err(d.count_error());
         }
-        d.end()?;
+        d.expect_no_argument()?;
         handler.set("browse", json!({}));
     }
     let mut hide = Vec::new();
@@ -63,11 +63,11 @@ pub(super) fn file_server(d: &mut Dispenser<'_>) -> Result<Value, Error> {
             "precompress" => precompress(&mut handler, &mut line)?,
             "precompressed" => precompressed(&mut handler, &mut line)?,
             "disable_canonical_uris" => {
-                line.end()?;
+                line.expect_no_argument()?;
                 handler.set("canonical_uris", false);
             }
             "pass_thru" => {
-                line.end()?;
+                line.expect_no_argument()?;
                 handler.set("pass_thru", true);
             }
             _ => return Err(line.unknown("unknown subdirective '{}'", OPTIONS)),
@@ -294,7 +294,7 @@ pub(super) fn try_files(d: &mut Dispenser<'_>) -> Result<Vec<DirectiveOutput>, E
         routes.push(route(&run, ""));
     }
     if routes.len() > 1 {
-        let group = d.group();
+        let group = d.next_group_name();
         routes.iter_mut().for_each(|route| route.group = Some(group.clone()));
     }
     Ok(routes.into_iter().map(DirectiveOutput::Route).collect())

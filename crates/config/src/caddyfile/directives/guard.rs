@@ -13,7 +13,7 @@ pub(super) fn basic_auth(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     }
     let algorithm = d.argument();
     let realm = d.argument();
-    d.end()?;
+    d.expect_no_argument()?;
     let algorithm = match algorithm {
         None => "bcrypt",
         Some(token) if matches!(&*token.text, "bcrypt" | "argon2id") => &token.text,
@@ -27,7 +27,7 @@ pub(super) fn basic_auth(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     for mut line in d.lines() {
         let user = &*line.name().text;
         let password = line.argument().map_or("", |token| &*token.text);
-        line.end()?;
+        line.expect_no_argument()?;
         if user.is_empty() || password.is_empty() {
             return Err(line.rule("username and password cannot be empty or missing"));
         }
@@ -46,7 +46,7 @@ pub(super) fn basic_auth(d: &mut Dispenser<'_>) -> Result<Value, Error> {
 /// Parses `request_body [<matcher>] { max_size <size>; set <body> }`.
 pub(super) fn request_body(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let mut handler = Handler::new("request_body");
-    d.end()?;
+    d.expect_no_argument()?;
     for mut line in d.lines() {
         match &*line.name().text {
             "max_size" => {
@@ -54,7 +54,7 @@ pub(super) fn request_body(d: &mut Dispenser<'_>) -> Result<Value, Error> {
                 handler.replace("max_size", (size != 0).then_some(size));
             }
             "set" => {
-                let body = &*line.only()?.text;
+                let body = &*line.sole_argument()?.text;
                 handler.replace("set", (!body.is_empty()).then_some(body));
             }
             _ => return Err(line.unknown("unrecognized request_body subdirective '{}'", &["max_size", "set"])),

@@ -9,13 +9,13 @@ use super::Handler;
 
 /// Parses `httpgrpc [<matcher>] { max_message_size <size>; stream on|off }`.
 pub(super) fn httpgrpc(d: &mut Dispenser<'_>) -> Result<Value, Error> {
-    d.end()?;
+    d.expect_no_argument()?;
     let mut handler = Handler::new("httpgrpc");
     for mut line in d.lines() {
         if !message_option(&mut line, &mut handler.0)? {
             return Err(line.unknown("unrecognized subdirective '{}'", &["max_message_size", "stream"]));
         }
-        line.close()?;
+        line.expect_end_of_line()?;
     }
     Ok(handler.json())
 }
@@ -32,7 +32,7 @@ pub(crate) fn message_option(line: &mut Dispenser<'_>, members: &mut Map<String,
             members.number("max_message_size", size);
         }
         "stream" => {
-            let stream = match &*line.only()?.text {
+            let stream = match &*line.sole_argument()?.text {
                 "on" => true,
                 "off" => false,
                 _ => return Err(line.word("invalid value '{}' of stream; expected on or off")),

@@ -19,31 +19,32 @@ const REDIS: &str = "this is no address of a Redis server; expected host:port, r
 pub(super) fn rate_limit(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let mut handler = Handler::new("rate_limit");
     let mut zones = Map::new();
-    d.end()?;
+    d.expect_no_argument()?;
     for mut line in d.lines() {
         match &*line.name().text {
             "zone" => {
-                let name = line.only()?.text.to_string();
+                let name = line.sole_argument()?.text.to_string();
                 if zones.contains_key(&name) {
                     return Err(line.word("the zone '{}' is defined above; expected another name"));
                 }
                 zones.insert(name, zone(&line)?);
             }
             "jitter" => {
-                let jitter = line.only()?.text.parse::<f64>().ok().filter(|jitter| (0.0..=100.0).contains(jitter));
+                let jitter =
+                    line.sole_argument()?.text.parse::<f64>().ok().filter(|jitter| (0.0..=100.0).contains(jitter));
                 let jitter = jitter.ok_or_else(|| line.word("'{}' is no share; expected a number such as 0.2"))?;
                 handler.set("jitter", jitter);
             }
             "sweep_interval" => {
-                let interval = nanoseconds(&line.only()?.text).ok_or_else(|| line.word(DURATION))?;
+                let interval = nanoseconds(&line.sole_argument()?.text).ok_or_else(|| line.word(DURATION))?;
                 handler.0.number("sweep_interval", interval);
             }
             "log_key" => {
-                line.end()?;
+                line.expect_no_argument()?;
                 handler.0.switch_on("log_key");
             }
             "redis" => {
-                let address = &*line.only()?.text;
+                let address = &*line.sole_argument()?.text;
                 // The sentence does not repeat the address, which may contain a password.
                 let server = redis(address).ok_or_else(|| line.rule(REDIS))?;
                 if handler.0.insert("redis".to_owned(), server.into()).is_some() {
@@ -133,7 +134,7 @@ fn zone(d: &Dispenser<'_>) -> Result<Value, Error> {
             zone.extend_list(key, vec![matcher::nested(&line.take_segment())?.into()]);
             continue;
         }
-        let text = &*line.only()?.text;
+        let text = &*line.sole_argument()?.text;
         let value = match key {
             "key" => Value::from(text),
             "window" => nanoseconds(text).ok_or_else(|| line.word(DURATION))?.into(),

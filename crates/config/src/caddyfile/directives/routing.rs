@@ -13,13 +13,13 @@ use super::super::route::{Route, subroute_handler};
 
 /// Parses `handle [<matcher>] { … }`.
 pub(super) fn handle(d: &mut Dispenser<'_>) -> Result<Value, Error> {
-    d.end()?;
+    d.expect_no_argument()?;
     Ok(subroute_handler(&d.routes()?))
 }
 
 /// Parses `route [<matcher>] { … }`.
 pub(super) fn route(d: &mut Dispenser<'_>) -> Result<Value, Error> {
-    d.end()?;
+    d.expect_no_argument()?;
     Ok(subroute_handler(&d.routes_as_written()?))
 }
 
@@ -51,9 +51,9 @@ pub(super) fn handle_errors(d: &mut Dispenser<'_>) -> Result<Vec<DirectiveOutput
 /// Parses `invoke [<matcher>] <named route>`.
 pub(super) fn invoke(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let name = d.require()?;
-    d.end()?;
-    d.no_braces()?;
-    d.invoke(name);
+    d.expect_no_argument()?;
+    d.expect_no_braces()?;
+    d.record_invocation(name);
     Ok(json!({ "handler": "invoke", "name": &*name.text }))
 }
 

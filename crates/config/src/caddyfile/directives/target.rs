@@ -36,14 +36,14 @@ pub(super) fn rewrite(d: &mut Dispenser<'_>) -> Result<Vec<DirectiveOutput>, Err
         d.require()?;
         handler["escape_values"] = true.into();
     }
-    d.end()?;
+    d.expect_no_argument()?;
     Ok(vec![DirectiveOutput::Route(Route::new(matcher, handler))])
 }
 
 /// Parses `method [<matcher>] <method>`.
 pub(super) fn method(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let method = d.require()?;
-    d.end()?;
+    d.expect_no_argument()?;
     Ok(rewrite_handler("method", &method.text))
 }
 
@@ -156,7 +156,7 @@ pub(super) fn handle_path(d: &mut Dispenser<'_>) -> Result<Vec<DirectiveOutput>,
     if !path.text.starts_with('/') {
         return Err(d.word("path matcher must begin with '/', got {}"));
     }
-    d.end()?;
+    d.expect_no_argument()?;
     let fixed = path.text.strip_suffix("/*").or(path.text.strip_suffix('*')).unwrap_or(&path.text);
     let mut routes = vec![Route::new(None, rewrite_handler("strip_path_prefix", fixed))];
     routes.extend(d.routes()?);

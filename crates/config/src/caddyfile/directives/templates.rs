@@ -12,7 +12,7 @@ use super::{Handler, texts};
 /// Parses `templates [<matcher>] { mime <types…>; between <open> <close>; root <path> }`.
 pub(super) fn templates(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let mut handler = Handler::new("templates");
-    d.end()?;
+    d.expect_no_argument()?;
     for mut line in d.lines() {
         match &*line.name().text {
             "mime" => {
@@ -22,16 +22,16 @@ pub(super) fn templates(d: &mut Dispenser<'_>) -> Result<Value, Error> {
             }
             "between" => {
                 line.require()?;
-                line.only()?;
+                line.sole_argument()?;
                 let delimiters = texts(line.arguments());
                 handler.replace("delimiters", Some(delimiters));
             }
             "root" => {
-                let root = line.only()?;
+                let root = line.sole_argument()?;
                 handler.replace("file_root", Some(&*root.text));
             }
             "extensions" => {
-                line.end()?;
+                line.expect_no_argument()?;
                 if let Some(extension) = line.lines().next() {
                     return Err(extension
                         .word("'{}' is not built into this version (docs/refused.md): templates have no extensions"));
@@ -52,17 +52,17 @@ pub(super) fn tracing(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     // Caddy always writes the name.
     handler.set("span", "");
     let mut attributes = Map::new();
-    d.end()?;
+    d.expect_no_argument()?;
     for mut line in d.lines() {
         match &*line.name().text {
             "span" => {
-                let name = line.only()?;
+                let name = line.sole_argument()?;
                 handler.set("span", &*name.text);
             }
             "span_attributes" => {
-                line.end()?;
+                line.expect_no_argument()?;
                 for mut attribute in line.lines() {
-                    let value = attribute.only()?;
+                    let value = attribute.sole_argument()?;
                     attributes.insert(attribute.name().text.to_string(), (*value.text).into());
                 }
             }
@@ -79,7 +79,7 @@ pub(super) fn tracing(d: &mut Dispenser<'_>) -> Result<Value, Error> {
 /// max_write_chunk <size> }`.
 pub(super) fn timeouts(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let mut handler = Handler::new("timeouts");
-    d.end()?;
+    d.expect_no_argument()?;
     for mut line in d.lines() {
         match &*line.name().text {
             "read_timeout" => timeout(&mut line, "read_timeout", "read_min_rate", &mut handler)?,
@@ -106,5 +106,5 @@ fn timeout(line: &mut Dispenser<'_>, key: &str, rate_key: &str, handler: &mut Ha
         let rate = rate.ok_or_else(|| line.word("'{}' is no number of bytes a second; expected an integer"))?;
         handler.0.number(rate_key, rate);
     }
-    line.end()
+    line.expect_no_argument()
 }

@@ -85,7 +85,7 @@ pub(super) fn tls(d: &mut Dispenser<'_>) -> Result<Vec<DirectiveOutput>, Error> 
         [certificate, key] => {
             // A file that several directives name is loaded once: if it were loaded again, only the tags of the last
             // copy would apply.
-            let (tag, new) = d.certificate_tag(&certificate.text);
+            let (tag, new) = d.assign_certificate_tag(&certificate.text);
             if new {
                 tls.files.push(json!({ "certificate": &*certificate.text, "key": &*key.text, "tags": [tag] }));
             }
@@ -120,7 +120,7 @@ fn subdirective(tls: &mut Tls, shortcuts: &mut Shortcuts, line: &mut Dispenser<'
                     None => {}
                 }
             }
-            line.end()?;
+            line.expect_no_argument()?;
         }
         "ciphers" => {
             let rule = "wrong cipher suite name or cipher suite not supported: '{}'; expected a name such as \
@@ -144,18 +144,18 @@ fn subdirective(tls: &mut Tls, shortcuts: &mut Shortcuts, line: &mut Dispenser<'
         }
         "load" => tls.directories.extend(texts(line.rest())),
         "ca" => {
-            let directory = &line.only()?.text;
+            let directory = &line.sole_argument()?.text;
             shortcuts.acme().text("ca", directory);
         }
         "ca_root" => {
-            let root = (*line.only()?.text).into();
+            let root = (*line.sole_argument()?.text).into();
             shortcuts.acme().extend_list("trusted_roots_pem_files", vec![root]);
         }
         "eab" => {
             let account = eab(line)?;
             shortcuts.acme().insert("external_account".into(), account);
         }
-        "key_type" => tls.key_type = line.only()?.text.to_string(),
+        "key_type" => tls.key_type = line.sole_argument()?.text.to_string(),
         "issuer" => {
             tls.issuers.push(Issuer::read(line)?);
             return Ok(());
@@ -187,7 +187,7 @@ fn subdirective(tls: &mut Tls, shortcuts: &mut Shortcuts, line: &mut Dispenser<'
         "renewal_window_ratio" => tls.renewal_window_ratio = Some(renewal_window_ratio(line)?),
         _ => return Err(line.unknown("unknown subdirective: {}", SUBDIRECTIVES)),
     }
-    line.close()
+    line.expect_end_of_line()
 }
 
 /// Appends words, each of which must be one of `words`.
@@ -211,13 +211,13 @@ fn known(
 fn getter(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     match &*d.require()?.text {
         "tailscale" => {
-            d.end()?;
+            d.expect_no_argument()?;
             Ok(json!({ "via": "tailscale" }))
         }
         "http" => {
             let mut getter = Map::from_iter([("via".to_owned(), Value::from("http"))]);
-            getter.text("url", &d.only()?.text);
-            d.no_block("block not allowed here")?;
+            getter.text("url", &d.sole_argument()?.text);
+            d.expect_empty_block("block not allowed here")?;
             Ok(getter.into())
         }
         _ => {
@@ -243,7 +243,7 @@ impl Shortcuts {
                  global option)",
                 self.dns.join(", ")
             );
-            return Err(d.error(ErrorKind::Custom(sentence.into())).with_caddy_position(d.closes()));
+            return Err(d.error(ErrorKind::Custom(sentence.into())).with_caddy_position(d.closing_position()));
         }
         if !tls.issuers.is_empty() && (self.internal || self.acme.is_some()) {
             let rule = "cannot mix issuer subdirective (explicit issuers) with other issuer-specific subdirectives \

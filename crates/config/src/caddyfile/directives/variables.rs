@@ -23,14 +23,14 @@ pub(super) fn root(d: &mut Dispenser<'_>) -> Result<Vec<DirectiveOutput>, Error>
         }
     };
     let path = d.require()?;
-    d.end()?;
+    d.expect_no_argument()?;
     Ok(vec![DirectiveOutput::Route(Route::new(matcher, json!({ "handler": "vars", "root": &*path.text })))])
 }
 
 /// Parses `fs [<matcher>] <file system>`.
 pub(super) fn fs(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let name = d.require()?;
-    d.end()?;
+    d.expect_no_argument()?;
     Ok(json!({ "handler": "vars", "fs": &*name.text }))
 }
 
@@ -43,11 +43,11 @@ pub(super) fn vars(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let mut handler = Handler::new("vars");
     if let Some(name) = d.argument() {
         handler.set(&name.text, value(d.require()?));
-        d.end()?;
+        d.expect_no_argument()?;
     }
     for mut line in d.lines() {
         handler.set(&line.name().text, value(line.require()?));
-        line.end()?;
+        line.expect_no_argument()?;
     }
     Ok(handler.json())
 }
@@ -111,8 +111,8 @@ pub(super) fn log_skip(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     if &*d.name().text == "skip_log" {
         d.warn(d.name(), "the 'skip_log' directive is deprecated, use 'log_skip' instead".to_owned());
     }
-    d.end()?;
-    d.no_block("log_skip directive does not accept blocks")?;
+    d.expect_no_argument()?;
+    d.expect_empty_block("log_skip directive does not accept blocks")?;
     Ok(json!({ "handler": "vars", "log_skip": true }))
 }
 
@@ -127,7 +127,7 @@ pub(super) fn log_name(d: &mut Dispenser<'_>) -> Result<Value, Error> {
 pub(super) fn log_append(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let key = &*d.require()?.text;
     let value = d.require()?;
-    d.end()?;
+    d.expect_no_argument()?;
     let mut handler = Handler::new("log_append");
     match key.strip_prefix('<') {
         Some(key) if !key.is_empty() => handler.text("key", key).text("value", &value.text).set("early", true),
@@ -139,7 +139,7 @@ pub(super) fn log_append(d: &mut Dispenser<'_>) -> Result<Value, Error> {
 /// Parses `log_level [<matcher>] debug|info|warn|error`.
 pub(super) fn log_level(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let [level] = d.rest() else { return Err(d.count_error()) };
-    d.no_block("log_level directive does not accept blocks")?;
+    d.expect_empty_block("log_level directive does not accept blocks")?;
     let level = match &*level.text.to_ascii_lowercase() {
         "debug" => "debug",
         "info" | "" => "info",

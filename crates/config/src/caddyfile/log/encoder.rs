@@ -30,14 +30,14 @@ pub(super) fn encoder(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let mut encoder = Map::from_iter([("format".to_owned(), Value::from(kind))]);
     match kind {
         "console" | "json" => {
-            d.end()?;
+            d.expect_no_argument()?;
             d.lines().try_for_each(|mut line| option(&mut line, &mut encoder, OPTIONS))?;
         }
         "transform" => transforming(d, &mut encoder)?,
         "filter" => filtering(d, &mut encoder)?,
         "append" => appending(d, &mut encoder)?,
         "journald" => {
-            d.end()?;
+            d.expect_no_argument()?;
             for mut line in d.lines() {
                 match &*line.name().text {
                     "wrap" => drop(encoder.insert("wrap".into(), self::encoder(&mut line)?)),
@@ -61,11 +61,11 @@ fn option(
 ) -> Result<(), Error> {
     let name = &*line.name().text;
     if name == "time_local" {
-        line.end()?;
+        line.expect_no_argument()?;
         encoder.insert(name.to_owned(), true.into());
         return Ok(());
     }
-    let value = &*line.only()?.text;
+    let value = &*line.sole_argument()?.text;
     if !OPTIONS.contains(&name) {
         return Err(line.unknown("unrecognized subdirective {}", known));
     }
@@ -101,10 +101,10 @@ fn transforming(d: &mut Dispenser<'_>, encoder: &mut Map<String, Value>) -> Resu
     for mut line in d.lines() {
         match &*line.name().text {
             "placeholder" => {
-                encoder.insert("placeholder".into(), (*line.only()?.text).into());
+                encoder.insert("placeholder".into(), (*line.sole_argument()?.text).into());
             }
             "unescape_strings" => {
-                line.end()?;
+                line.expect_no_argument()?;
                 encoder.insert("unescape_strings".into(), true.into());
             }
             _ => option(&mut line, encoder, KNOWN)?,
@@ -168,7 +168,7 @@ fn appending(d: &mut Dispenser<'_>, encoder: &mut Map<String, Value>) -> Result<
     let mut fields = Map::new();
     let mut field = |line: &mut Dispenser<'_>| {
         let value = line.require()?;
-        line.end()?;
+        line.expect_no_argument()?;
         let value = if value.quoted() { Value::from(&*value.text) } else { scalar(&value.text) };
         fields.insert(line.name().text.to_string(), value);
         Ok(())

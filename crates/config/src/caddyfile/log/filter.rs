@@ -23,7 +23,7 @@ pub(super) fn filter(d: &mut Dispenser<'_>) -> Result<Filter, Error> {
     let kind = &*d.require()?.text;
     let mut filter = Map::from_iter([("filter".to_owned(), Value::from(kind))]);
     match kind {
-        "delete" | "hash" => d.end()?,
+        "delete" | "hash" => d.expect_no_argument()?,
         "replace" => text(d, &mut filter, "value")?,
         "rename" => text(d, &mut filter, "name")?,
         "regexp" => {
@@ -52,7 +52,7 @@ fn text_word(d: &mut Dispenser<'_>, filter: &mut Map<String, Value>, key: &str) 
 
 fn text(d: &mut Dispenser<'_>, filter: &mut Map<String, Value>, key: &str) -> Result<(), Error> {
     text_word(d, filter, key);
-    d.end()
+    d.expect_no_argument()
 }
 
 /// Parses `ip_mask [<ipv4 bits> [<ipv6 bits>]] { ipv4 <bits>; ipv6 <bits> }`.
@@ -80,7 +80,7 @@ fn ip_mask(d: &mut Dispenser<'_>, filter: &mut Map<String, Value>) -> Result<(),
             "ipv6" => bits(&mut line, "ipv6_cidr", filter)?,
             _ => return Err(line.unknown("unrecognized subdirective {}", &["ipv4", "ipv6"])),
         }
-        line.end()?;
+        line.expect_no_argument()?;
     }
     Ok(())
 }
@@ -101,7 +101,7 @@ fn actions(d: &mut Dispenser<'_>, filter: &mut Map<String, Value>, key: &str) ->
                 action.insert("value".into(), value.into());
             }
         }
-        line.end()?;
+        line.expect_no_argument()?;
         actions.push(Value::Object(action));
     }
     let actions = if actions.is_empty() { Value::Null } else { actions.into() };
@@ -132,7 +132,7 @@ fn multi_regexp(d: &mut Dispenser<'_>, filter: &mut Map<String, Value>) -> Resul
         if !value.is_empty() {
             operation.insert("value".into(), value.into());
         }
-        line.end()?;
+        line.expect_no_argument()?;
         operations.push(Value::Object(operation));
     }
     if operations.is_empty() {

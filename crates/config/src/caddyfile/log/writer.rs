@@ -45,7 +45,7 @@ pub(super) fn writer(d: &mut Dispenser<'_>) -> Result<Value, Error> {
 /// Parses `file <name> { … }`.
 fn file(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let name = d.require()?;
-    d.end()?;
+    d.expect_no_argument()?;
     let mut file = Map::from_iter([("output".to_owned(), Value::from("file"))]);
     if !name.text.is_empty() {
         file.insert("filename".into(), (*name.text).into());
@@ -65,17 +65,17 @@ fn file(d: &mut Dispenser<'_>) -> Result<Value, Error> {
 
 fn file_option(line: &mut Dispenser<'_>) -> Result<Option<(&'static str, Value)>, Error> {
     let span = |line: &mut Dispenser<'_>, rule| {
-        let token = line.only()?;
+        let token = line.sole_argument()?;
         nanoseconds(&token.text).ok_or_else(|| line.word(rule))
     };
     Ok(Some(match &*line.name().text {
         "mode" => {
-            let mode = octal(&line.only()?.text);
+            let mode = octal(&line.sole_argument()?.text);
             let mode = mode.ok_or_else(|| line.word("parsing mode: '{}' is no mode; expected one such as 0640"))?;
             ("mode", if mode == 0 { "".into() } else { format!("{mode:04o}").into() })
         }
         "dir_mode" => {
-            let mode = line.only()?.text.trim();
+            let mode = line.sole_argument()?.text.trim();
             if !matches!(&*mode.to_lowercase(), "inherit" | "from_file") && octal(mode).is_none() {
                 return Err(
                     line.word("parsing dir_mode: '{}' is no mode; expected one such as 0750, inherit, from_file")
@@ -84,28 +84,28 @@ fn file_option(line: &mut Dispenser<'_>) -> Result<Option<(&'static str, Value)>
             ("dir_mode", mode.into())
         }
         "roll_disabled" => {
-            line.end()?;
+            line.expect_no_argument()?;
             ("roll", false.into())
         }
         "roll_uncompressed" => {
-            line.end()?;
+            line.expect_no_argument()?;
             ("roll_gzip", false.into())
         }
         "roll_local_time" => {
-            line.end()?;
+            line.expect_no_argument()?;
             ("roll_local_time", true.into())
         }
         "roll_size" => {
-            let size = bytes(&line.only()?.text);
+            let size = bytes(&line.sole_argument()?.text);
             let size = size.ok_or_else(|| line.word("parsing size: '{}' is no size; expected one such as 100MiB"))?;
             ("roll_size_mb", size.div_ceil(1 << 20).into())
         }
-        "roll_compression" => match &*line.only()?.text.trim().to_lowercase() {
+        "roll_compression" => match &*line.sole_argument()?.text.trim().to_lowercase() {
             kind @ ("none" | "gzip" | "zstd") => ("roll_compression", kind.into()),
             _ => return Err(line.rule("parsing roll_compression: must be 'none', 'gzip' or 'zstd'")),
         },
         "roll_keep" => {
-            let keep = integer(&line.only()?.text);
+            let keep = integer(&line.sole_argument()?.text);
             ("roll_keep", keep.ok_or_else(|| line.word("parsing roll_keep number: '{}' is no number"))?.into())
         }
         "roll_keep_for" => {
@@ -128,7 +128,7 @@ fn file_option(line: &mut Dispenser<'_>) -> Result<Option<(&'static str, Value)>
             let time = |text: &str| Some(Value::from(text));
             ("roll_at", listed(line, ["parsing roll_at: empty value", ""], time)?)
         }
-        "backup_time_format" => ("backup_time_format", (*line.only()?.text).into()),
+        "backup_time_format" => ("backup_time_format", (*line.sole_argument()?.text).into()),
         _ => return Err(line.unknown("unrecognized subdirective '{}'", FILE_OPTIONS)),
     }))
 }
@@ -159,7 +159,7 @@ fn octal(text: &str) -> Option<u32> {
 /// Parses `net <address> { dial_timeout …; soft_start }`.
 fn net(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let address = d.require()?;
-    d.end()?;
+    d.expect_no_argument()?;
     let mut net = Map::from_iter([("output".to_owned(), Value::from("net"))]);
     if !address.text.is_empty() {
         net.insert("address".into(), (*address.text).into());
@@ -169,14 +169,14 @@ fn net(d: &mut Dispenser<'_>) -> Result<Value, Error> {
             "dial_timeout" => {
                 let timeout = nanoseconds(&line.require()?.text);
                 let timeout = timeout.ok_or_else(|| line.word("invalid duration: {}"))?;
-                line.end()?;
+                line.expect_no_argument()?;
                 match timeout {
                     0 => drop(net.shift_remove("dial_timeout")),
                     _ => drop(net.insert("dial_timeout".into(), timeout.into())),
                 }
             }
             "soft_start" => {
-                line.end()?;
+                line.expect_no_argument()?;
                 net.insert("soft_start".into(), true.into());
             }
             _ => return Err(line.unknown("unrecognized subdirective '{}'", &["dial_timeout", "soft_start"])),

@@ -97,7 +97,7 @@ impl Certificates {
             "acme_ca" => self.acme_ca = Some(single(d)?),
             "acme_ca_root" => self.acme_ca_root = Some(single(d)?),
             "acme_dns" if d.remaining().is_empty() => {
-                d.no_braces()?;
+                d.expect_no_braces()?;
                 self.acme_dns = Some(AcmeDns { at: name.at.clone(), provider: None });
             }
             "acme_dns" => self.acme_dns = Some(AcmeDns { at: name.at.clone(), provider: Some(provider(d)?) }),
@@ -110,10 +110,10 @@ impl Certificates {
             "key_type" => self.key_type = Some(single(d)?),
             "renewal_window_ratio" => {
                 self.renewal_window_ratio = Some(renewal_window_ratio(d)?);
-                d.close()?;
+                d.expect_end_of_line()?;
             }
             "ocsp_stapling" => {
-                if &*d.only()?.text != "off" {
+                if &*d.sole_argument()?.text != "off" {
                     return Err(d.word("invalid argument '{}'; expected off"));
                 }
                 self.no_ocsp_stapling = true;
@@ -165,7 +165,7 @@ pub(crate) fn renewal_window_ratio(d: &mut Dispenser<'_>) -> Result<Value, Error
 
 /// Parses `acme_eab { key_id …; mac_key … }`.
 fn account(d: &mut Dispenser<'_>) -> Result<Value, Error> {
-    d.end()?;
+    d.expect_no_argument()?;
     let (mut id, mut key) = ("", "");
     for mut line in d.lines() {
         match &*line.name().text {
@@ -173,14 +173,14 @@ fn account(d: &mut Dispenser<'_>) -> Result<Value, Error> {
             "mac_key" => key = &line.require()?.text,
             _ => return Err(line.unknown("unrecognized parameter '{}'", &["key_id", "mac_key"])),
         }
-        line.close()?;
+        line.expect_end_of_line()?;
     }
     Ok(json!({ "key_id": id, "mac_key": key }))
 }
 
 /// Parses `on_demand_tls { ask <url>; permission <module> … }`.
 fn on_demand(d: &mut Dispenser<'_>) -> Result<Value, Error> {
-    d.end()?;
+    d.expect_no_argument()?;
     let mut permission = None;
     for mut line in d.lines() {
         let name = &*line.name().text;
@@ -192,10 +192,10 @@ fn on_demand(d: &mut Dispenser<'_>) -> Result<Value, Error> {
         }
         let endpoint = match name {
             "ask" => {
-                line.close()?;
+                line.expect_end_of_line()?;
                 &line.last().text
             }
-            "permission" if &*line.last().text == "http" => &line.only()?.text,
+            "permission" if &*line.last().text == "http" => &line.sole_argument()?.text,
             "permission" => {
                 let rule = "getting module named 'tls.permission.{}': module not registered";
                 return Err(line.unknown_module(rule, &["http"]));

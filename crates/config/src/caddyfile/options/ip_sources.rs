@@ -36,7 +36,7 @@ fn fixed(d: &mut Dispenser<'_>) -> Value {
 
 /// Parses `cloudflare { interval <duration>; timeout <duration> }`.
 fn cloudflare(d: &mut Dispenser<'_>) -> Result<Value, Error> {
-    d.end()?;
+    d.expect_no_argument()?;
     let mut source = Map::from_iter([("source".to_owned(), Value::from("cloudflare"))]);
     for mut line in d.lines() {
         let name = &*line.name().text;
@@ -55,7 +55,7 @@ fn cloudflare(d: &mut Dispenser<'_>) -> Result<Value, Error> {
 
 /// Parses `combine { <source> …; … }`.
 fn combine(d: &mut Dispenser<'_>) -> Result<Value, Error> {
-    d.end()?;
+    d.expect_no_argument()?;
     let parts = d.lines().map(|mut line| ip_source(&mut line)).collect::<Result<Vec<_>, _>>()?;
     Ok(if parts.is_empty() { json!({ "source": "combine" }) } else { json!({ "source": "combine", "parts": parts }) })
 }

@@ -14,7 +14,7 @@ pub(super) fn wrappers(d: &Dispenser<'_>) -> Result<Vec<Value>, Error> {
 fn wrapper(line: &mut Dispenser<'_>) -> Result<Value, Error> {
     match &*line.name().text {
         name @ ("http_redirect" | "tls") => {
-            line.end()?;
+            line.expect_no_argument()?;
             Ok(json!({ "wrapper": name }))
         }
         "proxy_protocol" => proxy_protocol(line),
@@ -35,7 +35,7 @@ pub(super) fn packet_wrappers(d: &Dispenser<'_>) -> Result<(), Error> {
 
 /// Parses `proxy_protocol { timeout …; allow …; deny …; fallback_policy ignore|use|reject|require|skip }`.
 fn proxy_protocol(d: &mut Dispenser<'_>) -> Result<Value, Error> {
-    d.end()?;
+    d.expect_no_argument()?;
     let mut wrapper = Map::from_iter([("wrapper".to_owned(), Value::from("proxy_protocol"))]);
     for mut line in d.lines() {
         let name = &*line.name().text;
@@ -44,7 +44,7 @@ fn proxy_protocol(d: &mut Dispenser<'_>) -> Result<Value, Error> {
                 let timeout = nanoseconds(&line.require()?.text).ok_or_else(|| {
                     line.word("parsing proxy_protocol timeout duration: '{}' is no duration; expected one such as 5s")
                 })?;
-                line.end()?;
+                line.expect_no_argument()?;
                 match timeout {
                     0 => drop(wrapper.shift_remove(name)),
                     _ => drop(wrapper.insert(name.to_owned(), timeout.into())),
@@ -58,7 +58,7 @@ fn proxy_protocol(d: &mut Dispenser<'_>) -> Result<Value, Error> {
             }
             "fallback_policy" => {
                 let policy = line.require()?.text.to_uppercase();
-                line.end()?;
+                line.expect_no_argument()?;
                 match &*policy {
                     "IGNORE" => drop(wrapper.shift_remove(name)),
                     "USE" | "REJECT" | "REQUIRE" | "SKIP" => drop(wrapper.insert(name.to_owned(), policy.into())),

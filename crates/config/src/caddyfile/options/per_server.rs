@@ -57,7 +57,7 @@ impl ServerOptions {
         if !listener.is_empty() && !listener.contains([':', '/']) {
             return Err(d.word("'{}' is no listener address; expected one such as :443 or 127.0.0.1:8080"));
         }
-        d.end()?;
+        d.expect_no_argument()?;
         let at = d.last().at.clone();
         let (members, logs) = (Map::new(), Map::new());
         let mut options = Self { at, listener, name: String::new(), members, logs, metrics: None };
@@ -115,11 +115,11 @@ impl ServerOptions {
                 self.number(name, count.into());
             }
             "enable_full_duplex" | "trusted_proxies_unix" => {
-                d.end()?;
+                d.expect_no_argument()?;
                 self.set(name, true);
             }
             "trusted_proxies_strict" => {
-                d.end()?;
+                d.expect_no_argument()?;
                 self.set(name, 1);
             }
             "expected_underscore_headers" | "expected_dot_headers" => {
@@ -127,11 +127,11 @@ impl ServerOptions {
                 self.set(name, super::super::directives::texts(d.arguments()));
             }
             "log_credentials" => {
-                d.end()?;
+                d.expect_no_argument()?;
                 self.logs.insert("should_log_credentials".into(), true.into());
             }
             "trace" => {
-                d.end()?;
+                d.expect_no_argument()?;
                 self.logs.insert("trace".into(), true.into());
             }
             "protocols" => {
@@ -141,13 +141,13 @@ impl ServerOptions {
                     }
                     self.push_once(name, d, "protocol {} specified more than once")?;
                 }
-                d.no_block("protocols takes no block")?;
+                d.expect_empty_block("protocols takes no block")?;
             }
             "client_ip_headers" => {
                 while d.argument().is_some() {
                     self.push_once(name, d, "client IP header {} specified more than once")?;
                 }
-                d.no_block("client_ip_headers takes no block")?;
+                d.expect_empty_block("client_ip_headers takes no block")?;
             }
             "strict_sni_host" => match d.argument().map(|token| &*token.text) {
                 None | Some("on") => self.set(name, true),
@@ -257,7 +257,7 @@ impl ServerOptions {
                 let bytes = integer(&token.text).ok_or_else(|| d.word(rule))?;
                 self.number(rate, bytes);
             }
-            d.end()?;
+            d.expect_no_argument()?;
         }
         Ok(())
     }

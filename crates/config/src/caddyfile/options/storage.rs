@@ -40,7 +40,7 @@ pub(crate) fn storage_module(d: &mut Dispenser<'_>) -> Result<Value, Error> {
 
 fn file_system(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let mut root = d.argument().map_or("", |token| &*token.text);
-    d.end()?;
+    d.expect_no_argument()?;
     for mut line in d.lines() {
         match &*line.name().text {
             "root" => {
@@ -49,7 +49,7 @@ fn file_system(d: &mut Dispenser<'_>) -> Result<Value, Error> {
                     return Err(line.rule("root already set"));
                 }
                 root = &token.text;
-                line.end()?;
+                line.expect_no_argument()?;
             }
             _ => return Err(line.unknown("unrecognized parameter '{}'", &["root"])),
         }
@@ -85,7 +85,7 @@ fn redis(d: &mut Dispenser<'_>) -> Result<Value, Error> {
             | "tls_server_certs_path"
             | "tls_server_certs_pem"
             | "username"
-            | "aes_key" => (*line.only()?.text).into(),
+            | "aes_key" => (*line.sole_argument()?.text).into(),
             "sentinel_password" | "master_name" | "route_by_latency" | "route_randomly" => {
                 return Err(line.rule(
                     "clusters and Sentinel are not built into this version (docs/refused.md), only a single server",
@@ -101,10 +101,10 @@ fn redis(d: &mut Dispenser<'_>) -> Result<Value, Error> {
 /// One value after the name, or the lines of a block.
 fn words(line: &mut Dispenser<'_>) -> Result<Vec<String>, Error> {
     let mut words = Vec::from_iter(line.argument().map(|token| token.text.to_string()));
-    line.end()?;
+    line.expect_no_argument()?;
     for mut inner in line.lines() {
         words.push(inner.name().text.to_string());
-        inner.close()?;
+        inner.expect_end_of_line()?;
     }
     if words.is_empty() {
         return Err(line.count_error());
@@ -114,7 +114,7 @@ fn words(line: &mut Dispenser<'_>) -> Result<Vec<String>, Error> {
 
 /// A truth value in Go's notation.
 fn switch(line: &mut Dispenser<'_>) -> Result<bool, Error> {
-    match &*line.only()?.text {
+    match &*line.sole_argument()?.text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
         "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
         _ => Err(line.word("invalid boolean value '{}'; expected true or false")),

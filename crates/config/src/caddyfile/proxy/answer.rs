@@ -64,7 +64,7 @@ impl Answers {
                 return Err(line.rule(rule));
             }
         };
-        line.no_block("cannot define routes for 'replace_status', use 'handle_response' instead.")?;
+        line.expect_empty_block("cannot define routes for 'replace_status', use 'handle_response' instead.")?;
         let mut handler = Map::new();
         if let Some(matcher) = matcher {
             handler.insert("match".into(), matcher);
@@ -122,7 +122,7 @@ impl Answers {
 /// Parses `intercept [<matcher>] { … }`.
 pub(crate) fn intercept(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let mut answers = Answers::default();
-    d.end()?;
+    d.expect_no_argument()?;
     for mut line in d.lines() {
         if !answers.option(&mut line)? {
             return Err(line.unknown(UNKNOWN, &["@name", "handle_response", "replace_status"]));
@@ -145,7 +145,7 @@ pub(crate) fn copy_response(d: &mut Dispenser<'_>) -> Result<Value, Error> {
         handler.insert("status_code".into(), weak(&status.text));
         return Ok(handler.into());
     }
-    d.end()?;
+    d.expect_no_argument()?;
     for mut line in d.lines() {
         if &*line.name().text != "status" {
             return Err(line.unknown("unrecognized subdirective '{}'", &["status"]));

@@ -86,7 +86,7 @@ fn policy(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let mut policy = Map::from_iter([("policy".to_owned(), Value::from(name))]);
     match name {
         "client_ip_hash" | "first" | "ip_hash" | "least_conn" | "random" | "round_robin" | "uri_hash" => {
-            d.end()?;
+            d.expect_no_argument()?;
         }
         "weighted_round_robin" => {
             if d.remaining().is_empty() {
@@ -106,7 +106,7 @@ fn policy(d: &mut Dispenser<'_>) -> Result<Value, Error> {
             let choices = integer(&d.require()?.text);
             let rule = "invalid choice value '{}'; expected an integer";
             policy.number("choose", choices.ok_or_else(|| d.word(rule))?);
-            d.end()?;
+            d.expect_no_argument()?;
         }
         "header" | "query" => {
             let key = if name == "header" { "field" } else { "key" };
@@ -139,7 +139,7 @@ fn block(
     policy: &mut Map<String, Value>,
     expected: &'static [&'static str],
 ) -> Result<(), Error> {
-    d.end()?;
+    d.expect_no_argument()?;
     for mut line in d.lines() {
         match &*line.name().text {
             "fallback" => {
@@ -161,7 +161,7 @@ fn block(
                     let rule = "invalid duration: {}, max_age should be non-zero and positive";
                     return Err(line.word(rule));
                 }
-                line.end()?;
+                line.expect_no_argument()?;
                 policy.insert("max_age".into(), json!(age));
             }
             _ => return Err(line.unknown("unrecognized option '{}'", expected)),

@@ -14,7 +14,7 @@ const OPTIONS: &[&str] = &["error_ratio", "error_status", "latency", "min_reques
 
 /// Parses the block. Ranges are checked when the handler is built.
 pub(super) fn circuit_breaker(d: &mut Dispenser<'_>) -> Result<Value, Error> {
-    d.end()?;
+    d.expect_no_argument()?;
     let mut breaker = Map::from_iter([("type".to_owned(), json!("internal"))]);
     for mut line in d.lines() {
         let line = &mut line;
@@ -61,7 +61,7 @@ pub(super) fn circuit_breaker(d: &mut Dispenser<'_>) -> Result<Value, Error> {
             }
             _ => return Err(line.unknown("unrecognized option '{}'", OPTIONS)),
         }
-        line.end()?;
+        line.expect_no_argument()?;
     }
     Ok(breaker.into())
 }

@@ -48,7 +48,7 @@ pub(super) fn source(d: &mut Dispenser<'_>) -> Result<Value, Error> {
         "a" => a(d, &mut source)?,
         "srv" => srv(d, &mut source)?,
         "multi" => {
-            d.end()?;
+            d.expect_no_argument()?;
             for mut line in d.lines() {
                 // A line is a source, parsed as if `dynamic` preceded it.
                 let written = with_dynamic(&mut line);

@@ -120,7 +120,7 @@ fn active(line: &mut Dispenser<'_>, checks: &mut Map<String, Value>) -> Result<b
             checks.number("expect_status", status.ok_or_else(|| line.word(STATUS))?);
         }
         "health_follow_redirects" => {
-            line.end()?;
+            line.expect_no_argument()?;
             checks.switch_on("follow_redirects");
         }
         "health_path" => {

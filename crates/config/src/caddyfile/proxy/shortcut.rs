@@ -157,7 +157,7 @@ pub(crate) fn php_fastcgi(d: &mut Dispenser<'_>) -> Result<Vec<DirectiveOutput>,
                 tries = line.arguments().iter().map(|token| token.text.to_string()).collect();
             }
             switch @ ("resolve_root_symlink" | "capture_stderr") => {
-                line.end()?;
+                line.expect_no_argument()?;
                 transport.switch_on(switch);
             }
             "root" | "split" | "env" | "dial_timeout" | "read_timeout" | "write_timeout" => {

@@ -37,7 +37,7 @@ impl Transport {
             return Err(d.unknown_module(rule, PROTOCOLS));
         };
         let mut json = Map::new();
-        d.end()?;
+        d.expect_no_argument()?;
         for mut line in d.lines() {
             match protocol {
                 "http" => http(&mut line, &mut json)?,
@@ -220,12 +220,12 @@ fn http(line: &mut Dispenser<'_>, json: &mut Map<String, Value>) -> Result<(), E
 fn network_proxy(line: &mut Dispenser<'_>) -> Result<Value, Error> {
     match &*line.require()?.text {
         "none" => {
-            line.end()?;
+            line.expect_no_argument()?;
             Ok(json!({ "from": "none" }))
         }
         "url" => {
             let url = &*line.require()?.text;
-            line.end()?;
+            line.expect_no_argument()?;
             Ok(json!({ "from": "url", "url": url }))
         }
         _ => {
@@ -268,7 +268,7 @@ pub(super) fn fastcgi(line: &mut Dispenser<'_>, json: &mut Map<String, Value>) -
             json.child("env").insert(name.text.to_string(), (*value.text).into());
         }
         switch @ ("resolve_root_symlink" | "capture_stderr") => {
-            line.end()?;
+            line.expect_no_argument()?;
             json.switch_on(switch);
         }
         _ if set(line, json, FASTCGI)? => {}
@@ -304,5 +304,5 @@ fn httpgrpc(line: &mut Dispenser<'_>, json: &mut Map<String, Value>) -> Result<(
         _ if tls::option(line, json)? || message_option(line, json)? || set(line, json, HTTPGRPC)? => {}
         _ => return Err(line.unknown(UNKNOWN, HTTPGRPC_OPTIONS)),
     }
-    line.end()
+    line.expect_no_argument()
 }

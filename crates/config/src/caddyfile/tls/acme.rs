@@ -42,10 +42,10 @@ const PROPERTIES: &[&str] = &[
 pub(super) fn issuer(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
     let mut acme = Map::new();
     acme.text("ca", d.argument().map_or("", |token| &token.text));
-    d.end()?;
+    d.expect_no_argument()?;
     for mut line in d.lines() {
         if property(&mut acme, &mut line)? == PropertyBlock::Refused {
-            line.close()?;
+            line.expect_end_of_line()?;
         }
     }
     Ok(acme)
@@ -65,18 +65,18 @@ fn property(acme: &mut Map<String, Value>, line: &mut Dispenser<'_>) -> Result<P
                 let rule = "directory is already specified: {}";
                 return Err(line.error(ErrorKind::Word { rule, found: acme.text_of("ca").into() }));
             }
-            acme.text("ca", &line.only()?.text);
+            acme.text("ca", &line.sole_argument()?.text);
         }
-        "test_dir" => acme.text("test_ca", &line.only()?.text),
-        name @ ("email" | "profile") => acme.text(name, &line.only()?.text),
+        "test_dir" => acme.text("test_ca", &line.sole_argument()?.text),
+        name @ ("email" | "profile") => acme.text(name, &line.sole_argument()?.text),
         "lifetime" => {
-            let lifetime = nanoseconds(&line.only()?.text);
+            let lifetime = nanoseconds(&line.sole_argument()?.text);
             let rule = "invalid lifetime {}; expected a duration such as 30d, not below 0";
             let lifetime = lifetime.filter(|lifetime| *lifetime >= 0).ok_or_else(|| line.word(rule))?;
             acme.number("certificate_lifetime", lifetime);
         }
         "timeout" => {
-            let timeout = nanoseconds(&line.only()?.text);
+            let timeout = nanoseconds(&line.sole_argument()?.text);
             let rule = "invalid timeout duration {}; expected one such as 30s";
             acme.number("acme_timeout", timeout.ok_or_else(|| line.word(rule))?);
         }
@@ -137,13 +137,13 @@ pub(crate) fn dns_option(dns: &mut Map<String, Value>, line: &mut Dispenser<'_>)
             return Ok(true);
         }
         "dns_challenge_override_domain" => {
-            dns.text("override_domain", &line.only()?.text);
+            dns.text("override_domain", &line.sole_argument()?.text);
             return Ok(true);
         }
         _ => return Ok(false),
     };
     // -1 disables the propagation timeout and is not a duration.
-    let nanoseconds = match &*line.only()?.text {
+    let nanoseconds = match &*line.sole_argument()?.text {
         "-1" if key == "propagation_timeout" => Some(-1),
         text => nanoseconds(text),
     };
@@ -159,7 +159,7 @@ pub(super) fn port(line: &mut Dispenser<'_>) -> Result<i64, Error> {
 /// Parses `dns [<provider> …]`, which selects the DNS challenge. Without a provider, that of the global option `dns` is used.
 pub(crate) fn dns_provider(acme: &mut Map<String, Value>, line: &mut Dispenser<'_>) -> Result<(), Error> {
     let provider = if line.remaining().is_empty() {
-        line.close()?;
+        line.expect_end_of_line()?;
         None
     } else {
         Some(provider(line)?)
@@ -171,7 +171,7 @@ pub(crate) fn dns_provider(acme: &mut Map<String, Value>, line: &mut Dispenser<'
 
 /// Parses an external account binding: key ID and MAC key.
 pub(crate) fn eab(line: &mut Dispenser<'_>) -> Result<Value, Error> {
-    let (id, key) = (line.require()?, line.only()?);
+    let (id, key) = (line.require()?, line.sole_argument()?);
     Ok(serde_json::json!({ "key_id": &*id.text, "mac_key": &*key.text }))
 }
 
@@ -183,8 +183,8 @@ pub(crate) fn preferred_chains(d: &mut Dispenser<'_>) -> Result<Value, Error> {
             return Err(d.word("Invalid argument '{}'; expected smallest or a block"));
         }
         chains.switch_on("smallest");
-        d.end()?;
-        d.no_block("No more options are accepted when using the 'smallest' option")?;
+        d.expect_no_argument()?;
+        d.expect_empty_block("No more options are accepted when using the 'smallest' option")?;
     }
     for mut line in d.lines() {
         let (key, other, rule) = match &*line.name().text {
@@ -209,7 +209,7 @@ pub(crate) fn preferred_chains(d: &mut Dispenser<'_>) -> Result<Value, Error> {
         if chains.contains_key(other) {
             return Err(line.rule(rule));
         }
-        line.close()?;
+        line.expect_end_of_line()?;
     }
     if chains.is_empty() {
         return Err(d.rule("No options for preferred_chains received"));
@@ -310,7 +310,7 @@ pub(crate) fn complete(acme: &mut Map<String, Value>, options: &Options) -> Resu
     // The DNS challenge needs no port, so the settings for the other challenges do not apply.
     let by_dns = acme.get("challenges").is_some_and(|challenges| challenges.get("dns").is_some());
     if !by_dns {
-        let ports = [("http", options.own_http_port()), ("tls-alpn", options.own_https_port())];
+        let ports = [("http", options.configured_http_port()), ("tls-alpn", options.configured_https_port())];
         for (challenge, port) in ports {
             let Some(port) = port else { continue };
             let challenge = acme.child("challenges").child(challenge);

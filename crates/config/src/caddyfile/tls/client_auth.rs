@@ -27,10 +27,10 @@ const BOTH: &str = "cannot specify both 'trust_pool' and 'trusted_ca_cert' or 't
 pub(crate) fn client_auth(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
     let mut members = Map::new();
     let mut authorities = Vec::new();
-    d.end()?;
+    d.expect_no_argument()?;
     for mut line in d.lines() {
         match &*line.name().text {
-            "mode" => members.text("mode", &line.only()?.text),
+            "mode" => members.text("mode", &line.sole_argument()?.text),
             "trusted_leaf_cert" => {
                 members.extend_list("trusted_leaf_certs", texts(std::slice::from_ref(line.require()?)));
             }
@@ -61,7 +61,7 @@ pub(crate) fn client_auth(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, E
             }
             _ => return Err(line.unknown("unknown subdirective for client_auth: {}", OPTIONS)),
         }
-        line.close()?;
+        line.expect_end_of_line()?;
     }
     if !authorities.is_empty() {
         members.insert("ca".into(), json!({ "provider": "inline", "trusted_ca_certs": authorities }));

@@ -26,7 +26,7 @@ pub(crate) fn provider(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     for setting in provider.settings.iter().filter(|setting| setting.form == Form::Words) {
         settings.list(setting.key, texts(d.rest()));
     }
-    d.end()?;
+    d.expect_no_argument()?;
     for mut line in d.lines() {
         setting(provider, &mut settings, &mut line)?;
     }
@@ -54,9 +54,9 @@ fn setting(
         (key, _) => key,
     };
     if let Some(reason) = provider.ignored(key) {
-        line.only()?;
+        line.sole_argument()?;
         line.warn(name, format!("'{key}' of the DNS provider {} has no effect: {reason}", provider.name));
-        return line.close();
+        return line.expect_end_of_line();
     }
     let Some(form) = provider.form(key) else {
         let sentence = format!("unrecognized subdirective '{}'; expected {}", name.text, provider.keys());
@@ -66,35 +66,35 @@ fn setting(
         return Err(line.word("'{}' is already set"));
     }
     match form {
-        Form::Required | Form::Optional => settings.text(key, &line.only()?.text),
+        Form::Required | Form::Optional => settings.text(key, &line.sole_argument()?.text),
         Form::Words => {
             line.require()?;
             line.rest();
             settings.list(key, texts(line.arguments()));
         }
         Form::Accounts => {
-            line.end()?;
+            line.expect_no_argument()?;
             let accounts = accounts(line)?;
             settings.insert(key.to_owned(), accounts.into());
             return Ok(());
         }
     }
-    line.close()
+    line.expect_end_of_line()
 }
 
 /// Parses `config { NAME { SETTING VALUE … } … }`.
 fn accounts(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
     let mut accounts = Map::new();
     for mut line in d.lines() {
-        line.end()?;
+        line.expect_no_argument()?;
         let mut account = Map::new();
         for mut setting in line.lines() {
             if !ACCOUNT.contains(&&*setting.name().text) {
                 return Err(setting.unknown("unrecognized subdirective '{}'", ACCOUNT));
             }
             let key = setting.name().text.to_string();
-            account.text(&key, &setting.only()?.text);
-            setting.close()?;
+            account.text(&key, &setting.sole_argument()?.text);
+            setting.expect_end_of_line()?;
         }
         accounts.insert(line.name().text.to_string(), account.into());
     }

@@ -65,10 +65,10 @@ impl Issuer {
 /// Parses `internal { ca <name>; lifetime <duration>; sign_with_root }`.
 fn internal(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
     let mut members = Map::new();
-    d.end()?;
+    d.expect_no_argument()?;
     for mut line in d.lines() {
         match &*line.name().text {
-            "ca" => members.text("ca", &line.only()?.text),
+            "ca" => members.text("ca", &line.sole_argument()?.text),
             "lifetime" => {
                 let lifetime = nanoseconds(&line.require()?.text).ok_or_else(|| line.duration_error())?;
                 members.number("lifetime", lifetime);
@@ -76,7 +76,7 @@ fn internal(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
             "sign_with_root" => members.switch_on("sign_with_root"),
             _ => return Err(line.unknown("unrecognized subdirective '{}'", &["ca", "lifetime", "sign_with_root"])),
         }
-        line.close()?;
+        line.expect_end_of_line()?;
     }
     Ok(members)
 }
@@ -86,7 +86,7 @@ fn zerossl(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
     const PROPERTIES: &[&str] =
         &["alt_http_port", "dns", "dns_ttl", "propagation_delay", "propagation_timeout", "resolvers", "validity_days"];
     let mut members = Map::new();
-    members.text("api_key", &d.only()?.text);
+    members.text("api_key", &d.sole_argument()?.text);
     for mut line in d.lines() {
         match &*line.name().text {
             // DEVIATES: Caddy 2.11 rejects every number of days, because it parses the option's name instead of its
@@ -119,7 +119,7 @@ fn zerossl(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
                 members.insert("cname_validation".into(), validation.unwrap_or_default().into());
             }
         }
-        line.close()?;
+        line.expect_end_of_line()?;
     }
     Ok(members)
 }

@@ -19,7 +19,7 @@ pub(crate) fn trust_pool(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let mut pool = Map::from_iter([("provider".to_owned(), Value::from(provider))]);
     match provider {
         "inline" => {
-            d.end()?;
+            d.expect_no_argument()?;
             listed(d, &mut pool, "trust_der", "trusted_ca_certs", &["trust_der"])?;
             require(d, &pool, "trusted_ca_certs", "no certificates specified; expected trust_der in a block")?;
         }
@@ -34,11 +34,11 @@ pub(crate) fn trust_pool(d: &mut Dispenser<'_>) -> Result<Value, Error> {
         "storage" => storage(d, &mut pool)?,
         "http" => http(d, &mut pool)?,
         "system" => {
-            d.end()?;
-            d.no_block("system trust pool does not support any configuration")?;
+            d.expect_no_argument()?;
+            d.expect_empty_block("system trust pool does not support any configuration")?;
         }
         "combined" => {
-            d.end()?;
+            d.expect_no_argument()?;
             for mut line in d.lines() {
                 if &*line.name().text != "source" {
                     return Err(line.unknown(UNKNOWN, &["source"]));
@@ -74,7 +74,7 @@ fn listed(
             return Err(line.unknown(UNKNOWN, expected));
         }
         pool.extend_list(key, texts(line.rest()));
-        line.close()?;
+        line.expect_end_of_line()?;
     }
     Ok(())
 }
@@ -93,7 +93,7 @@ fn storage(d: &mut Dispenser<'_>, pool: &mut Map<String, Value>) -> Result<(), E
             }
             "keys" => {
                 pool.extend_list("pem_keys", texts(line.rest()));
-                line.close()?;
+                line.expect_end_of_line()?;
             }
             _ => return Err(line.unknown(UNKNOWN, &["keys", "storage"])),
         }
@@ -110,13 +110,13 @@ fn http(d: &mut Dispenser<'_>, pool: &mut Map<String, Value>) -> Result<(), Erro
                 line.require()?;
                 line.rest();
                 pool.extend_list("endpoints", texts(line.arguments()));
-                line.close()?;
+                line.expect_end_of_line()?;
             }
             "tls" => {
                 if pool.contains_key("tls") {
                     return Err(line.rule("tls block already defined"));
                 }
-                line.end()?;
+                line.expect_no_argument()?;
                 let mut tls = Map::new();
                 for mut line in line.lines() {
                     client(&mut tls, &mut line)?;
@@ -153,5 +153,5 @@ fn client(tls: &mut Map<String, Value>, line: &mut Dispenser<'_>) -> Result<(), 
             return Err(line.unknown(UNKNOWN, expected));
         }
     }
-    line.close()
+    line.expect_end_of_line()
 }

@@ -85,7 +85,7 @@ impl OnDemand {
         }
         // The first policy that matches, for internal names too: automatic HTTPS has no part in a handshake.
         let policy = self.automation.policy(name)?;
-        if !policy.on_demand || policy.only_getters {
+        if !policy.on_demand || policy.is_signing_forbidden {
             return None;
         }
         let is_internal = policy.lists_only_internal_names() || (policy.subjects.is_empty() && !names::is_public(name));
@@ -104,7 +104,8 @@ impl OnDemand {
 
     /// Whether the local authority may sign at a handshake: a policy on demand names it, or has no issuer and lists only internal names.
     pub(super) fn uses_local_authority(&self) -> bool {
-        let mut policies = self.automation.policies.iter().filter(|policy| policy.on_demand && !policy.only_getters);
+        let mut policies =
+            self.automation.policies.iter().filter(|policy| policy.on_demand && !policy.is_signing_forbidden);
         policies.any(|policy| match policy.issuers.as_slice() {
             [] => policy.lists_only_internal_names(),
             issuers => {

@@ -71,9 +71,23 @@ impl Inserted {
 }
 
 impl Redirects {
+    /// Records that `hosts` are served over TLS by `site`; without hosts, all names are.
+    pub(super) fn record_site(&mut self, site: &HttpsServer<'_>, hosts: &BTreeSet<String>, ports: Ports) {
+        for range in &site.listen {
+            // An inherited socket has no port by the configuration, so no redirect can name it.
+            let Some(first) = range.first().and_then(|socket| socket.address()) else { continue };
+            if hosts.is_empty() {
+                self.record("", first, ports);
+            }
+            for host in hosts {
+                self.record(host, first, ports);
+            }
+        }
+    }
+
     /// Records that `name` is served over TLS at `address`. If a name has several ports, one is kept: the HTTPS port,
     /// or else the first.
-    pub(super) fn record(&mut self, name: &str, address: ListenAddress, ports: Ports) {
+    fn record(&mut self, name: &str, address: ListenAddress, ports: Ports) {
         let known = self.0.entry(name.to_owned()).or_default();
         // All recorded addresses have one port: another port either replaces them or is ignored.
         match known.first().map(|first| first.port) {

@@ -14,7 +14,7 @@ fn registry() -> Registry {
     let mut registry = Registry::default();
     causeway_modules::register(&mut registry);
     // The server crate registers the handler of challenges; these tests only compile the plan.
-    registry.handler("acme_challenge", |_, _| Ok(Box::new(Challenge)));
+    registry.register_handler("acme_challenge", |_, _| Ok(Box::new(Challenge)));
     registry
 }
 
@@ -422,9 +422,9 @@ fn settings_of_an_acme_issuer() {
             })),
             external_account: Some(("k".into(), "m".into())),
             roots: vec![root.clone()],
-            no_http: true,
-            no_tls_alpn: true,
-            no_distributed: true,
+            http_disabled: true,
+            tls_alpn_disabled: true,
+            is_distributed: false,
             dns: None,
         }))],
         fallback: None,
@@ -991,7 +991,8 @@ fn redirects_beside_names_of_tailscale() {
             access_log: None,
         });
         let ports = Ports { http: 80, https: 443 };
-        arrange(&mut sites, ports, &tls, &[], &mut Vec::new(), OtherChallenges::None, &mut build).unwrap();
+        let inputs = Inputs { ports, tls: &tls, loaded: &[], has_other_challenges: false };
+        arrange(&mut sites, inputs, &mut Vec::new(), &mut build).unwrap();
         let inserted = sites[1].inserted.as_ref().unwrap();
         assert_eq!((inserted.routes.len(), inserted.last.len()), (redirects, 1), "{host}");
     }
@@ -1021,7 +1022,8 @@ fn redirects(http: &[ListenAddress], servers: &[(&[&str], ListenAddress)]) -> Ve
         sites.push(HttpsServer { policies: Some(vec![TlsPolicy::default()]), ..site(routes, &[*address]) });
     }
     let ports = Ports { http: 80, https: 443 };
-    let arranged = arrange(&mut sites, ports, &tls, &[], &mut Vec::new(), OtherChallenges::None, &mut build).unwrap();
+    let inputs = Inputs { ports, tls: &tls, loaded: &[], has_other_challenges: false };
+    let arranged = arrange(&mut sites, inputs, &mut Vec::new(), &mut build).unwrap();
     let inserted = sites[0].inserted.take().map(|inserted| [inserted.routes, inserted.last].concat());
     let remaining = arranged.remaining.map(|remaining| remaining.routes.as_array().unwrap().clone());
     let described = |route: &Value| {

@@ -259,7 +259,7 @@ pub(in super::super) struct AutomationPolicy {
     /// The sources that a handshake without a certificate queries before the issuers, in this order. Policies with any are on demand.
     pub(in super::super) getters: Vec<CertificateGetter>,
     /// The issuers sign nothing: clients could choose the names, and no endpoint allows or denies them.
-    pub(in super::super) only_getters: bool,
+    pub(in super::super) is_signing_forbidden: bool,
     pub(in super::super) ocsp: OcspStapling,
 }
 
@@ -308,7 +308,7 @@ impl Automation {
 
     /// One line for each policy that has an effect which its author may not expect.
     pub(in super::super) fn notes(&self) -> impl Iterator<Item = String> {
-        let silent = self.policies.iter().filter(|policy| policy.only_getters);
+        let silent = self.policies.iter().filter(|policy| policy.is_signing_forbidden);
         silent.map(|policy| {
             let names = if policy.subjects.is_empty() { "all names".to_owned() } else { policy.subjects.join(", ") };
             format!(
@@ -332,7 +332,7 @@ impl Automation {
         let mut policy = self.base().cloned().unwrap_or_default();
         // As in Caddy, sources that the policy for all names lists do without a permission.
         let has_sources =
-            policy.only_getters || policy.getters.iter().any(|getter| *getter != CertificateGetter::Tailscale);
+            policy.is_signing_forbidden || policy.getters.iter().any(|getter| *getter != CertificateGetter::Tailscale);
         policy.issuers.clear();
         if !policy.getters.contains(&CertificateGetter::Tailscale) {
             policy.getters.push(CertificateGetter::Tailscale);
@@ -345,11 +345,11 @@ impl Automation {
             }
             // After the policies with names, which may be below it. As in Caddy, no issuer signs such a name.
             let index = all.base.unwrap_or(all.policies.len());
-            all.insert(index, AutomationPolicy { subjects: wildcards, only_getters: true, ..policy.clone() });
+            all.insert(index, AutomationPolicy { subjects: wildcards, is_signing_forbidden: true, ..policy.clone() });
         }
         if !exact.is_empty() {
             // Before the others, since the first match applies.
-            all.insert(0, AutomationPolicy { subjects: exact, only_getters: false, ..policy });
+            all.insert(0, AutomationPolicy { subjects: exact, is_signing_forbidden: false, ..policy });
         }
         Ok(all)
     }
@@ -432,10 +432,10 @@ impl AutomationConfig {
         for (index, written) in self.policies.iter().enumerate() {
             build.at(format!("policies[{index}]"), |build| {
                 let mut policy = written.read(defaults, build)?;
-                let is_open = policy.on_demand && policy.invites_abuse() && automation.permission.is_none();
+                let is_open = policy.on_demand && policy.lets_clients_choose_names() && automation.permission.is_none();
                 // DEVIATES: Caddy 2.11 logs that only the sources supply certificates here, and lets the issuers sign too.
-                policy.only_getters = is_open && !policy.getters.is_empty();
-                if is_open && !policy.only_getters {
+                policy.is_signing_forbidden = is_open && !policy.getters.is_empty();
+                if is_open && !policy.is_signing_forbidden {
                     return build.at("on_demand", |build| Err(build.refuse("no permission", PERMISSION)));
                 }
                 // As in Caddy: it costs names of other domains nothing.
@@ -506,7 +506,7 @@ impl AutomationPolicy {
     }
 
     /// Whether clients can choose the names that a public authority has to sign: the policy covers more names than it lists.
-    fn invites_abuse(&self) -> bool {
+    fn lets_clients_choose_names(&self) -> bool {
         let is_open = self.subjects.is_empty() || self.subjects.iter().any(|subject| subject.starts_with('*'));
         is_open && !matches!(self.issuers.as_slice(), [Issuer::Internal { .. }])
     }
@@ -534,7 +534,7 @@ impl AutomationPolicyConfig {
             // A handshake queries the sources, so no certificate is obtained before one.
             on_demand: self.on_demand || !getters.is_empty(),
             getters,
-            only_getters: false,
+            is_signing_forbidden: false,
             ocsp: OcspStapling {
                 disabled: self.disable_ocsp_stapling,
                 overrides: Arc::new(self.overrides(build)?),
@@ -685,9 +685,9 @@ fn acme(json: &Value, defaults: &DnsDefaults, build: &mut Build<'_>) -> Result<A
             .external_account
             .map(|account| (build.known(&account.key_id), build.known(&account.mac_key))),
         roots: files.iter().map(|path| build.known(path).into()).collect(),
-        no_http: challenges.http.disabled,
-        no_tls_alpn: challenges.tls_alpn.disabled,
-        no_distributed: challenges.distributed == Some(false),
+        http_disabled: challenges.http.disabled,
+        tls_alpn_disabled: challenges.tls_alpn.disabled,
+        is_distributed: challenges.distributed != Some(false),
         dns,
     })
 }

@@ -27,7 +27,7 @@ pub(super) fn option(line: &mut Dispenser<'_>, transport: &mut Map<String, Value
             _ => return Err(line.count_error()),
         },
         "tls_insecure_skip_verify" => {
-            line.end()?;
+            line.expect_no_argument()?;
             tls.switch_on("insecure_skip_verify");
         }
         "tls_curves" | "tls_except_ports" => {
