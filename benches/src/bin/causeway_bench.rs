@@ -27,8 +27,8 @@ fn main() {
 
     let mut registry = Registry::default();
     causeway_modules::register(&mut registry);
-    registry.handler("burn", |_, _| Ok(Box::new(Burn)));
-    registry.handler("hog", |_, _| Ok(Box::new(Hog)));
+    registry.register_handler("burn", |_, _| Ok(Box::new(Burn)));
+    registry.register_handler("hog", |_, _| Ok(Box::new(Hog)));
     let mut build = Build::new(&registry);
     let routes = routes(file.as_deref().map(Path::new));
     let spec = ServerSpec::new("bench", &routes);

@@ -29,7 +29,7 @@ fn main() {
     let times = Times::told_on(told).unwrap_or_else(|error| panic!("port {told}: {error}"));
     let mut registry = Registry::default();
     causeway_modules::register(&mut registry);
-    registry.handler("timed", move |_, _| Ok(Box::new(Timed(times.clone()))));
+    registry.register_handler("timed", move |_, _| Ok(Box::new(Timed(times.clone()))));
     let mut build = Build::new(&registry);
     let fields = answer::FIELDS.map(|(name, value)| (name.to_owned(), json!([value])));
     let fields: Map<String, Value> = fields.into_iter().collect();

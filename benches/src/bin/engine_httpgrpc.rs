@@ -64,7 +64,7 @@ fn main() {
     };
     let mut registry = Registry::default();
     causeway_modules::register(&mut registry);
-    registry.handler("bytes", |settings, _| {
+    registry.register_handler("bytes", |settings, _| {
         let count = settings["count"].as_u64().unwrap_or_default();
         Ok(Box::new(BytesHandler(Chunk::from(answer::pattern(count as usize)))))
     });

@@ -42,11 +42,13 @@ fn make(json: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildEr
 
 /// Parses the directive into the handler's JSON: `shout [<matcher>] <text> { times <n> }`.
 fn shout(d: &mut Dispenser<'_>) -> Result<Value, Error> {
-    let text = d.only()?;
+    let text = d.sole_argument()?;
     let mut times = 1;
     for mut line in d.lines() {
         match &*line.name().text {
-            "times" => times = line.only()?.text.parse().map_err(|_| line.word("found '{}', expected a number"))?,
+            "times" => {
+                times = line.sole_argument()?.text.parse().map_err(|_| line.word("found '{}', expected a number"))?
+            }
             _ => return Err(line.unknown("unknown option '{}'", &["times"])),
         }
     }

@@ -28,7 +28,7 @@ const LIFETIME_MIN: Duration = Duration::from_secs(5 * 60);
 
 /// Adds the handler to a registry.
 pub(crate) fn register(registry: &mut Registry) {
-    registry.handler("acme_server", make);
+    registry.register_handler("acme_server", make);
 }
 
 #[derive(Deserialize)]

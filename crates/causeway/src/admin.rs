@@ -142,7 +142,7 @@ impl Admin {
 fn listener_and_plan(access: &ListenerAccess, state: &Arc<AdminState>) -> (Vec<ListenerSpec>, Arc<Plan>) {
     let handler = AdminHandler::new(access, Arc::clone(state));
     let mut registry = Registry::default();
-    registry.handler("admin", move |_, _| Ok(Box::new(handler.clone())));
+    registry.register_handler("admin", move |_, _| Ok(Box::new(handler.clone())));
     let mut build = Build::new(&registry);
     let routes = json!([{ "handle": [{ "handler": "admin" }] }]);
     // Requests for a profile's status must not count as progress in that profile.

@@ -11,7 +11,7 @@ const PREFIX: &[u8] = b"/.well-known/acme-challenge/";
 
 /// Adds the handler to a registry.
 pub(crate) fn register(registry: &mut Registry) {
-    registry.handler(NAME, |_, _| Ok(Box::new(AcmeChallenge)));
+    registry.register_handler(NAME, |_, _| Ok(Box::new(AcmeChallenge)));
 }
 
 /// Responds with the key authorization of an open challenge of this server, or of another one with the same storage. Any other request

@@ -230,7 +230,7 @@ impl Server {
         server.pulling = puller.map(|puller| puller.start(pulled, server.configuration_number, server.control.clone()));
         server.range_fetches.switch(loaded.range_fetches);
         server.switch_metric_push(metric_push);
-        server.store_tree(json!({ "config": config }), loaded.admin.persist && is_new).await;
+        server.store_tree(json!({ "config": config }), loaded.admin.persists_config && is_new).await;
         Ok(server)
     }
 
@@ -514,7 +514,7 @@ impl Server {
         match &replaced {
             Ok(()) => (self.settings.stages)(&Stage::Loaded(&self.site_addresses.borrow())),
             Err(error) => {
-                self.settings.registry.metrics().loaded(false);
+                self.settings.registry.metrics().record_load(false);
                 (self.settings.stages)(&Stage::Refused(error));
             }
         }
@@ -528,7 +528,7 @@ impl Server {
         if force == Force::IfChanged && Some(&config) == self.tree.get("config") {
             tracing::info!("the configuration is unchanged");
             // As in Caddy: a bad change was taken back.
-            self.settings.registry.metrics().loaded(true);
+            self.settings.registry.metrics().record_load(true);
             return Ok(());
         }
         let Compiled { ids, loaded, remote, logs, certificates, metric_push } = self.settings.compile(config).await?;
@@ -563,7 +563,7 @@ impl Server {
         self.ids = ids;
         self.grace = self.settings.grace.unwrap_or(loaded.grace);
         self.shutdown_delay = loaded.shutdown_delay;
-        self.store_tree(tree, loaded.admin.persist && *by != LoadOrigin::Pull).await;
+        self.store_tree(tree, loaded.admin.persists_config && *by != LoadOrigin::Pull).await;
         self.configuration_number = self.configuration_number.next();
         // The former configuration's loader may be the one that waits for the end of this load.
         self.pulling = puller.map(|puller| puller.start(pulled, self.configuration_number, self.control.clone()));
@@ -581,7 +581,7 @@ impl Server {
         self.identity.iter_mut().for_each(Custody::start_orders);
         let metrics = self.settings.registry.metrics();
         measures::install_certificates(metrics, self.custody.store());
-        metrics.loaded(true);
+        metrics.record_load(true);
     }
 
     /// Sends metrics by the current configuration. A running export with the same settings continues.

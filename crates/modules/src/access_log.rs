@@ -89,11 +89,11 @@ pub fn make_with(
     Ok(Box::new(AccessLog {
         loggers: HostLoggers::open(LOGGER, value, build, stream)?,
         slots: RecordSlots {
-            user: build.slot(USER),
+            user: build.allocate_slot(USER),
             level: build.variable(LEVEL),
-            fields: build.family(FIELDS),
-            spans: build.family(SPANS),
-            spans_ms: build.family(SPANS_MS),
+            fields: build.allocate_family(FIELDS),
+            spans: build.allocate_family(SPANS),
+            spans_ms: build.allocate_family(SPANS_MS),
         },
     }))
 }

@@ -167,9 +167,9 @@ impl Basic {
             slowest,
             challenge: challenge.into(),
             // A reload with equal accounts keeps the cache.
-            cache: written.hash_cache.map(|NoOptions {}| build.kept_state(identity, |_| Rc::default())),
-            user: build.slot("http.auth.user.id"),
-            error: build.slot("http.auth.http_basic.error"),
+            cache: written.hash_cache.map(|NoOptions {}| build.allocate_kept_state(identity, |_| Rc::default())),
+            user: build.allocate_slot("http.auth.user.id"),
+            error: build.allocate_slot("http.auth.http_basic.error"),
         })
     }
 

@@ -145,8 +145,8 @@ impl Encode {
         let length_min = if written.minimum_length == 0 { LENGTH_MIN } else { written.minimum_length };
         // Sites with equal settings share one slot: with a slot each, those of the last of many sites would be above the
         // slots that recycled storage keeps, and each request would allocate them again.
-        let chosen = build.slot(&format!("http.encode.coding {value}"));
-        let coded_tags = build.slot(&format!("http.encode.tags {value}"));
+        let chosen = build.allocate_slot(&format!("http.encode.coding {value}"));
+        let coded_tags = build.allocate_slot(&format!("http.encode.tags {value}"));
         Ok(Self { codings, chosen, coded_tags, length_min, matcher })
     }
 

@@ -124,9 +124,9 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         codings: SidecarCodings::build(written.precompressed.unwrap_or_default(), &written.precompressed_order, build)?,
         generated: GeneratedCodings::build(&written.precompress, build)?,
         tag_extensions: written.etag_file_extensions,
-        files: build.kept_state(key.clone(), |_| RefCell::new(Fresh::new(CACHED_COST_MAX))),
-        lookups: build.kept_state(key, |_| SingleFlight::new()),
-        stripped: build.slot(STRIPPED),
+        files: build.allocate_kept_state(key.clone(), |_| RefCell::new(Fresh::new(CACHED_COST_MAX))),
+        lookups: build.allocate_kept_state(key, |_| SingleFlight::new()),
+        stripped: build.allocate_slot(STRIPPED),
     }))))
 }
 

@@ -5,7 +5,7 @@
 //! client disconnected) other readers get the old value. So no reader gets a value older than one second plus one
 //! lookup.
 //!
-//! The cache lives in a state that survives a reload ([`causeway_pipeline::Build::kept_state`]). The state's key must
+//! The cache lives in a state that survives a reload ([`causeway_pipeline::Build::allocate_kept_state`]). The state's key must
 //! name everything that its values depend on.
 //!
 //! Above its bounds the cache uses CLOCK eviction: a hand passes over the slots and evicts the first slot that was not

@@ -71,7 +71,7 @@ enum Service {
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     let config: HttpGrpcConfig = build.parse_module(value)?;
     let limits = Limits { message_bytes_max: message_size(config.max_message_size, build)?, ..Limits::default() };
-    let state = build.state(move |_| {
+    let state = build.allocate_state(move |_| {
         Rc::new(HttpGrpcState { limits, decoders: Lender::new(limits), errors: RefCell::new(ErrorEncoder::new()) })
     });
     Ok(Box::new(HttpGrpc { streams: config.stream, state }))
@@ -226,9 +226,9 @@ fn refuse(cx: &mut Context, http: StatusCode, status: &Status) -> Step {
 }
 
 /// Ends the call for a decoding error.
-fn refuse_fault(cx: &mut Context, fault: DecodeError) -> Step {
-    let step = refuse(cx, StatusCode::OK, &fault.status());
-    if fault == DecodeError::UnknownEncoding {
+fn refuse_fault(cx: &mut Context, error: DecodeError) -> Step {
+    let step = refuse(cx, StatusCode::OK, &error.status());
+    if error == DecodeError::UnknownEncoding {
         with_field_value(ACCEPTED_ENCODINGS.as_bytes(), |accepted| {
             cx.response_mut().set(names::GRPC_ACCEPT_ENCODING, accepted);
         });

@@ -38,7 +38,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         build.at(format!("handle_response[{index}]"), |build| ResponseRoutes::build(entry, build))
     });
     let entries = entries.collect::<Result<_, _>>()?;
-    Ok(Box::new(Intercept { entries, placeholders: build.family(PLACEHOLDERS) }))
+    Ok(Box::new(Intercept { entries, placeholders: build.allocate_family(PLACEHOLDERS) }))
 }
 
 impl Intercept {

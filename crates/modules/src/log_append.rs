@@ -77,13 +77,13 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
     let span = SPAN_PLACEHOLDERS.iter().find(|(span, _)| is_placeholder && !early && *span == name);
     let (prefix, source) = match (span, is_placeholder) {
         (Some((_, began)), _) => {
-            let began = began.map(|began| build.slot(began));
+            let began = began.map(|began| build.allocate_slot(began));
             (if is_ms { SPANS_MS } else { SPANS }, Source::Span(began))
         }
         (None, true) => (FIELDS, Source::Placeholder(build.template(&value))),
         (None, false) => (FIELDS, Source::Variable(build.variable(&value), value.into())),
     };
-    let slot = build.slot(&format!("{prefix}{key}"));
+    let slot = build.allocate_slot(&format!("{prefix}{key}"));
     Ok(Box::new(LogAppend { slot, source, early }))
 }
 

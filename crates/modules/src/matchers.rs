@@ -37,24 +37,24 @@ use causeway_pipeline::Registry;
 
 /// Adds all matchers under their Caddy names.
 pub fn register(registry: &mut Registry) {
-    registry.matcher("client_ip", ip::make_client);
-    registry.matcher("expression", expression::make);
-    registry.matcher("file", file::make);
-    registry.matcher("header", header::make);
-    registry.matcher("header_regexp", header_regexp::make);
-    registry.matcher("host", host::make);
-    registry.matcher("method", method::make);
-    registry.matcher("not", not::make);
-    registry.matcher("path", path::make);
-    registry.matcher("path_regexp", path_regexp::make);
-    registry.matcher("protocol", protocol::make);
-    registry.matcher("query", query::make);
-    registry.matcher("remote_ip", ip::make_remote);
-    registry.matcher("tls", tls::make);
-    registry.matcher("url_pattern", url_pattern::make);
-    registry.matcher("vars", variable::make);
-    registry.matcher("vars_regexp", variable::make_regexp);
-    registry.server_name_matcher("sni_regexp", sni_regexp::make);
+    registry.register_matcher("client_ip", ip::make_client);
+    registry.register_matcher("expression", expression::make);
+    registry.register_matcher("file", file::make);
+    registry.register_matcher("header", header::make);
+    registry.register_matcher("header_regexp", header_regexp::make);
+    registry.register_matcher("host", host::make);
+    registry.register_matcher("method", method::make);
+    registry.register_matcher("not", not::make);
+    registry.register_matcher("path", path::make);
+    registry.register_matcher("path_regexp", path_regexp::make);
+    registry.register_matcher("protocol", protocol::make);
+    registry.register_matcher("query", query::make);
+    registry.register_matcher("remote_ip", ip::make_remote);
+    registry.register_matcher("tls", tls::make);
+    registry.register_matcher("url_pattern", url_pattern::make);
+    registry.register_matcher("vars", variable::make);
+    registry.register_matcher("vars_regexp", variable::make_regexp);
+    registry.register_server_name_matcher("sni_regexp", sni_regexp::make);
 }
 
 #[cfg(test)]

@@ -124,7 +124,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
     // As the plugin: the strictest first.
     zones.sort_by(|one, two| one.zone.limit().rate().total_cmp(&two.zone.limit().rate()));
     if written.rate_limits.values().all(|zone| zone.matchers.is_empty()) {
-        let exceeded = build.slot(EXCEEDED);
+        let exceeded = build.allocate_slot(EXCEEDED);
         let RateLimitConfig { jitter, log_key, .. } = written;
         return Ok(Box::new(RateLimit { zones: zones.into(), jitter, log_key, exceeded }));
     }

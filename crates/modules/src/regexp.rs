@@ -88,7 +88,7 @@ impl WorkerRegex {
     /// If the pattern is not valid.
     pub(crate) fn compile(pattern: &str, build: &mut Build<'_>) -> Result<Self, BuildError> {
         let CompiledRegex { regex, names } = CompiledRegex::build(pattern, build)?;
-        let searcher = build.state(move |_| {
+        let searcher = build.allocate_state(move |_| {
             let (regex, groups) = (regex.clone(), regex.capture_locations());
             RefCell::new(Searcher { regex, groups, repaired: Vec::new() })
         });
@@ -155,9 +155,9 @@ impl Capturing {
             let mut slots = Vec::new();
             for key in keys.into_iter().flatten() {
                 if !name.is_empty() {
-                    slots.push(build.slot(&format!("{PREFIX}.{name}.{key}")));
+                    slots.push(build.allocate_slot(&format!("{PREFIX}.{name}.{key}")));
                 }
-                slots.push(build.slot(&format!("{PREFIX}.{key}")));
+                slots.push(build.allocate_slot(&format!("{PREFIX}.{key}")));
             }
             slots.into()
         });
@@ -177,7 +177,7 @@ impl Capturing {
         let regexp = WorkerRegex::compile(pattern, build)?;
         // The whole match has none.
         let mut slots = vec![Box::default()];
-        slots.extend(placeholders.map(|placeholder| Box::from([build.slot(&placeholder)])));
+        slots.extend(placeholders.map(|placeholder| Box::from([build.allocate_slot(&placeholder)])));
         Ok(Self { regexp, slots: slots.into() })
     }
 

@@ -111,7 +111,7 @@ impl Replacer {
     }
 
     fn new(expression: CompiledRegex, build: &mut Build<'_>) -> Self {
-        Self(build.state(move |_| WorkerReplacer::new(expression.clone())))
+        Self(build.allocate_state(move |_| WorkerReplacer::new(expression.clone())))
     }
 
     /// Appends `text` to `out` with every match replaced by `with`, in which `$1` and `${name}` expand to capture
@@ -131,7 +131,7 @@ impl TemplatedReplacer {
         let text = source.text_of_unknown();
         let replacer = CompiledRegex::read(&text).ok().map(|expression| Replacer::new(expression, build));
         let written = replacer.map(|replacer| (text, replacer));
-        Self { source, written, last: build.state(|_| RefCell::default()) }
+        Self { source, written, last: build.allocate_state(|_| RefCell::default()) }
     }
 
     /// Like [`Replacer::replace`]. As in Caddy, an expanded source that is not a valid expression matches no text.

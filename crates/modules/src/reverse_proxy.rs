@@ -233,9 +233,9 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         limits_forwards,
         trusted,
         response_routes,
-        placeholders: build.family(placeholders::PREFIX),
+        placeholders: build.allocate_family(placeholders::PREFIX),
     });
-    let local = build.state(move |_| {
+    let local = build.allocate_state(move |_| {
         Rc::new(Local { plan: Arc::clone(&plan), placeholders: OnceCell::new(), prepared: RefCell::default() })
     });
     Ok(Box::new(ReverseProxy { local }))

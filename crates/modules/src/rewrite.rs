@@ -116,8 +116,8 @@ impl Rewrite {
             uri: (!written.uri.is_empty()).then(|| uri::Uri::build(&written.uri, written.escape_values, build)),
             paths: paths.into(),
             query,
-            stripped: build.slot(STRIPPED),
-            rootless: build.slot(ROOTLESS),
+            stripped: build.allocate_slot(STRIPPED),
+            rootless: build.allocate_slot(ROOTLESS),
         })
     }
 

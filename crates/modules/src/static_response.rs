@@ -61,7 +61,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
     let body = match body.literal().map(|literal| literal.as_bytes().to_vec()) {
         Some(literal) => {
             let kind = kind_of(&literal);
-            StaticBody::Fixed(build.state(move |_| Chunk::from(literal.clone())), kind)
+            StaticBody::Fixed(build.allocate_state(move |_| Chunk::from(literal.clone())), kind)
         }
         None => StaticBody::Templated(body),
     };

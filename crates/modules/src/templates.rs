@@ -100,7 +100,7 @@ pub fn make(value: &serde_json::Value, build: &mut Build<'_>) -> Result<Box<dyn 
         None => TYPES.map(Into::into).into(),
     };
     let root = build.template_of_directory(root);
-    let placeholders = build.family("");
+    let placeholders = build.allocate_family("");
     let (log, log_encoded) = (LogLimit::new(), LogLimit::new());
     Ok(Box::new(Templates(Arc::new(TemplatesPlan { root, types, delimiters, placeholders, log, log_encoded }))))
 }
@@ -112,7 +112,7 @@ impl TemplatesPlan {
             root: build.template(""),
             types: Box::default(),
             delimiters: Default::default(),
-            placeholders: build.family(""),
+            placeholders: build.allocate_family(""),
             log: LogLimit::new(),
             log_encoded: LogLimit::new(),
         })
@@ -227,7 +227,7 @@ impl Future for ReadContent {
                 }
                 Some(Ok(Frame::Chunk(chunk))) => this.bytes.extend_from_slice(chunk.as_slice()),
                 Some(Ok(Frame::Trailers(_))) => {}
-                Some(Err(fault)) => return Poll::Ready(Err(unread(fault))),
+                Some(Err(error)) => return Poll::Ready(Err(unread(error))),
             }
         }
     }
@@ -373,6 +373,6 @@ fn broken(message: String) -> Fault {
 }
 
 #[cold]
-fn unread(fault: BodyError) -> Fault {
-    broken(format!("reading a template: {fault}"))
+fn unread(error: BodyError) -> Fault {
+    broken(format!("reading a template: {error}"))
 }

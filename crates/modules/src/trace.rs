@@ -104,9 +104,9 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
             name: build.template(if span.is_empty() { NAME } else { &span }),
             replaced: OF_REQUEST.iter().copied().filter(|key| span_attributes.contains_key(*key)).collect(),
             attributes: attributes.into(),
-            begun: build.slot(&format!("http.tracing.begun.{number}")),
-            added: build.slot(&format!("http.tracing.added.{number}")),
-            ended: build.state(|_| Cell::new(0)),
+            begun: build.allocate_slot(&format!("http.tracing.begun.{number}")),
+            added: build.allocate_slot(&format!("http.tracing.added.{number}")),
+            ended: build.allocate_state(|_| Cell::new(0)),
         });
     }
     if settings.is_disabled {
@@ -115,8 +115,8 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
     let slots = TraceSlots {
         trace: build.variable("trace_id"),
         span: build.variable("span_id"),
-        trace_field: build.slot(&format!("{FIELDS}traceID")),
-        span_field: build.slot(&format!("{FIELDS}spanID")),
+        trace_field: build.allocate_slot(&format!("{FIELDS}traceID")),
+        span_field: build.allocate_slot(&format!("{FIELDS}spanID")),
     };
     Ok(Box::new(Tracing { sampler: settings.sampler, propagates: settings.propagates, recording, slots }))
 }

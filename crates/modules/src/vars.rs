@@ -59,7 +59,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         }
         let text = build.template(&text);
         if name == USER {
-            texts.push((build.slot(USER), text.clone(), kind));
+            texts.push((build.allocate_slot(USER), text.clone(), kind));
         }
         texts.push((build.variable(&name), text, kind));
     }

@@ -61,7 +61,7 @@ fn a_call_that_is_served() {
         let mut registry = Registry::default();
         causeway_modules::register(&mut registry);
         let content = Chunk::from(vec![b'y'; bytes]);
-        registry.handler("bytes", move |_, _| Ok(Box::new(BytesHandler(content.clone()))));
+        registry.register_handler("bytes", move |_, _| Ok(Box::new(BytesHandler(content.clone()))));
         let handlers = json!([{ "handler": "httpgrpc", "max_message_size": 64 << 20 }, { "handler": "bytes" }]);
         let mut kit = Kit::new(&registry, &json!([{ "handle": handlers }]));
         let request = call(bytes);

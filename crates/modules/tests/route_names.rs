@@ -27,7 +27,7 @@ fn recording_registry() -> (Registry, Arc<Mutex<Vec<String>>>) {
     let mut registry = Registry::default();
     causeway_modules::register(&mut registry);
     let recording_registry = Arc::clone(&recorded);
-    registry.handler("tell", move |_, _| Ok(Box::new(Tell(Arc::clone(&recording_registry)))));
+    registry.register_handler("tell", move |_, _| Ok(Box::new(Tell(Arc::clone(&recording_registry)))));
     (registry, recorded)
 }
 

@@ -22,20 +22,20 @@ const TEXT: FieldValue<'static> = FieldValue::from_static("text/plain; charset=u
 /// use causeway_pipeline::{Registry, async_handler};
 ///
 /// let mut registry = Registry::default();
-/// registry.handler("echo", |_, _| {
+/// registry.register_handler("echo", |_, _| {
 ///     Ok(Box::new(async_handler(|mut request| async move {
 ///         let text = request.bytes(64 * 1024).await?;
 ///         Ok((StatusCode::OK, text))
 ///     })))
 /// });
 /// ```
-pub fn async_handler<F, A, T>(answer: F) -> impl Handler
+pub fn async_handler<F, A, T>(handle: F) -> impl Handler
 where
     F: Fn(Request) -> A + Send + Sync + 'static,
     A: Future<Output = Result<T, Fault>> + 'static,
-    T: Into<Answer> + 'static,
+    T: Into<AsyncResponse> + 'static,
 {
-    AsyncHandler(answer)
+    AsyncHandler(handle)
 }
 
 struct AsyncHandler<F>(F);
@@ -44,12 +44,12 @@ impl<F, A, T> Handler for AsyncHandler<F>
 where
     F: Fn(Request) -> A + Send + Sync + 'static,
     A: Future<Output = Result<T, Fault>> + 'static,
-    T: Into<Answer> + 'static,
+    T: Into<AsyncResponse> + 'static,
 {
     fn enter(&self, cx: &mut Context) -> Step {
         let future = (self.0)(Request::of(cx));
-        cx.wait(future, |cx, answer| match answer {
-            Ok(answer) => answer.into().respond(cx),
+        cx.wait(future, |cx, response| match response {
+            Ok(response) => response.into().respond(cx),
             Err(fault) => Step::Fail(fault),
         })
     }
@@ -127,7 +127,7 @@ impl Request {
 }
 
 /// A response with its fields. Converts from a text, a status, or a status and bytes.
-pub struct Answer {
+pub struct AsyncResponse {
     /// The status code.
     pub status: StatusCode,
     /// Fields that replace those of their names in the response.
@@ -136,7 +136,7 @@ pub struct Answer {
     pub body: Body,
 }
 
-impl Answer {
+impl AsyncResponse {
     /// Creates a response without fields or content.
     pub fn new(status: StatusCode) -> Self {
         Self { status, fields: FieldMap::new(), body: Body::Empty }
@@ -172,25 +172,25 @@ impl Answer {
     }
 }
 
-impl From<StatusCode> for Answer {
+impl From<StatusCode> for AsyncResponse {
     fn from(status: StatusCode) -> Self {
         Self::new(status)
     }
 }
 
-impl From<(StatusCode, Vec<u8>)> for Answer {
+impl From<(StatusCode, Vec<u8>)> for AsyncResponse {
     fn from((status, bytes): (StatusCode, Vec<u8>)) -> Self {
         Self::new(status).content(bytes)
     }
 }
 
-impl From<String> for Answer {
+impl From<String> for AsyncResponse {
     fn from(text: String) -> Self {
         Self::new(StatusCode::OK).field(names::CONTENT_TYPE, TEXT).content(text)
     }
 }
 
-impl From<&str> for Answer {
+impl From<&str> for AsyncResponse {
     fn from(text: &str) -> Self {
         text.to_owned().into()
     }

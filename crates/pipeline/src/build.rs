@@ -126,7 +126,7 @@ impl Registry {
 
     /// Registers a handler module; replaces an earlier one of the same name. `make` may capture values that its
     /// handlers share with the program.
-    pub fn handler(
+    pub fn register_handler(
         &mut self,
         name: impl Into<String>,
         make: impl Fn(&Value, &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> + Send + Sync + 'static,
@@ -135,7 +135,7 @@ impl Registry {
     }
 
     /// Registers a matcher module; replaces an earlier one of the same name.
-    pub fn matcher(
+    pub fn register_matcher(
         &mut self,
         name: impl Into<String>,
         make: impl Fn(&Value, &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> + Send + Sync + 'static,
@@ -144,7 +144,7 @@ impl Registry {
     }
 
     /// Registers a matcher of server names for TLS connection policies; replaces an earlier one of the same name.
-    pub fn server_name_matcher(
+    pub fn register_server_name_matcher(
         &mut self,
         name: impl Into<String>,
         make: impl Fn(&Value, &mut Build<'_>) -> Result<Arc<dyn ServerNameMatcher>, BuildError> + Send + Sync + 'static,
@@ -393,12 +393,12 @@ impl<'r> Build<'r> {
 
     /// Returns the slot of the variable that `vars` sets and `{http.vars.NAME}` reads. One name has one slot.
     pub fn variable(&mut self, name: &str) -> VarId {
-        self.slot(&format!("{VARIABLES}{name}"))
+        self.allocate_slot(&format!("{VARIABLES}{name}"))
     }
 
     /// Returns the slot of a placeholder that a module sets during the request, by its whole name, for example
     /// `http.regexp.name.1`. The placeholder is unknown until it is set.
-    pub fn slot(&mut self, placeholder: &str) -> VarId {
+    pub fn allocate_slot(&mut self, placeholder: &str) -> VarId {
         if let Some(id) = self.variables.get(placeholder) {
             return *id;
         }
@@ -409,7 +409,7 @@ impl<'r> Build<'r> {
 
     /// Allots a family: the slots of all placeholders of the plan that start with `prefix`. A module with an open set
     /// of placeholders sets only those that the plan uses ([`Plan::family`]).
-    pub fn family(&mut self, prefix: &str) -> FamilyId {
+    pub fn allocate_family(&mut self, prefix: &str) -> FamilyId {
         let known = self.families.iter().position(|family| family == prefix);
         let index = known.unwrap_or_else(|| {
             self.families.push(prefix.to_owned());
@@ -496,13 +496,16 @@ impl<'r> Build<'r> {
     }
 
     /// Allots a value that a handler keeps from its request pass to its response pass.
-    pub fn local<T: 'static>(&mut self) -> LocalId<T> {
+    pub fn allocate_local<T: 'static>(&mut self) -> LocalId<T> {
         self.locals += 1;
         LocalId::new(self.locals)
     }
 
     /// Allots a state that each worker creates when it gets the plan.
-    pub fn state<T: 'static>(&mut self, make: impl Fn(&Rc<dyn Worker>) -> T + Send + Sync + 'static) -> StateId<T> {
+    pub fn allocate_state<T: 'static>(
+        &mut self,
+        make: impl Fn(&Rc<dyn Worker>) -> T + Send + Sync + 'static,
+    ) -> StateId<T> {
         self.plan.states.push(Box::new(move |worker| Rc::new(make(worker))));
         StateId::new(self.plan.states.len() - 1)
     }
@@ -510,7 +513,7 @@ impl<'r> Build<'r> {
     /// Allots a state that outlives its plan: the next plan takes it over if it allots a state of the same type and
     /// key. Within one plan, equal type and key share one state. So the key must name everything that the state
     /// depends on.
-    pub fn kept_state<T: 'static>(
+    pub fn allocate_kept_state<T: 'static>(
         &mut self,
         key: String,
         make: impl Fn(&Rc<dyn Worker>) -> T + Send + Sync + 'static,
@@ -519,7 +522,7 @@ impl<'r> Build<'r> {
         if let Some(index) = self.plan.kept_states.get(&key) {
             return StateId::new(*index);
         }
-        let id = self.state(make);
+        let id = self.allocate_state(make);
         self.plan.kept_states.insert(key, self.plan.states.len() - 1);
         id
     }

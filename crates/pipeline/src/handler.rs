@@ -13,7 +13,7 @@ use crate::route::{ROUTED_METHOD_BYTES_MAX, RoutesId};
 use crate::wait::Wait;
 
 /// One link of a route's chain. All workers share it; per-worker state lives in a slot that is allotted at build
-/// ([`crate::Build::state`]). Handlers never call each other: the interpreter in [`crate::route`] calls them.
+/// ([`crate::Build::allocate_state`]). Handlers never call each other: the interpreter in [`crate::route`] calls them.
 pub trait Handler: Send + Sync + 'static {
     /// Processes the request, in the order of the chain.
     fn enter(&self, cx: &mut Context) -> Step;
@@ -187,7 +187,7 @@ impl fmt::Display for Reason {
             Self::Status => Ok(()),
             Self::Text(text) => f.write_str(text),
             Self::Io(kind) => kind.fmt(f),
-            Self::Body(fault) => write!(f, "reading the request body: {fault}"),
+            Self::Body(error) => write!(f, "reading the request body: {error}"),
             Self::Deadline => f.write_str("the deadline for the response has passed"),
             Self::Busy => f.write_str("the queue of blocking work is full"),
             Self::MethodTooLong => write!(f, "the method is longer than {ROUTED_METHOD_BYTES_MAX} bytes"),
@@ -244,13 +244,13 @@ impl Fault {
     }
 
     /// Creates the fault for a request body that failed: 413, 408, 400 or 500, by the kind of failure.
-    pub fn from_body_error(fault: BodyError) -> Self {
-        let status = match fault {
+    pub fn from_body_error(error: BodyError) -> Self {
+        let status = match error {
             BodyError::TooLarge => StatusCode::CONTENT_TOO_LARGE,
             BodyError::TimedOut => StatusCode::REQUEST_TIMEOUT,
             BodyError::Malformed | BodyError::PeerGone => StatusCode::BAD_REQUEST,
             BodyError::Source => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        Self { status, reason: Reason::Body(fault) }
+        Self { status, reason: Reason::Body(error) }
     }
 }

@@ -38,7 +38,7 @@ pub mod upstream;
 pub mod wait;
 pub mod worker;
 
-pub use async_handler::{Answer, Request, async_handler};
+pub use async_handler::{AsyncResponse, Request, async_handler};
 pub use body::{
     Body, BodyError, BodyPart, BodyReader, BodyStream, FileSlice, FileVersion, Frame, IncomingBody, OpenFile, Tunnel,
 };

@@ -132,7 +132,7 @@ pub struct Metrics {
 impl Metrics {
     /// Adds numbers to every scrape, in place of an earlier collector of the same name. `collect` runs on the scraping
     /// thread, where it may read files.
-    pub fn collector(&self, name: &'static str, collect: impl Fn(&mut Exposition) + Send + Sync + 'static) {
+    pub fn add_collector(&self, name: &'static str, collect: impl Fn(&mut Exposition) + Send + Sync + 'static) {
         self.collectors().insert(name, Box::new(collect));
     }
 
@@ -151,7 +151,7 @@ impl Metrics {
     }
 
     /// Records that a configuration took effect, or was refused.
-    pub fn loaded(&self, is_good: bool) {
+    pub fn record_load(&self, is_good: bool) {
         self.is_last_load_good.store(is_good, Ordering::Relaxed);
         if is_good {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -160,7 +160,7 @@ impl Metrics {
     }
 
     /// Counts a request to the administration API. `path` is the endpoint, without the part that the client chooses.
-    pub fn administered(&self, path: &'static str, method: Method<'_>, status: u16, is_error: bool) {
+    pub fn count_admin_request(&self, path: &'static str, method: Method<'_>, status: u16, is_error: bool) {
         let mut book = self.book();
         let (requests, errors) = book.admin.entry((path, meter::method_label(method), status)).or_default();
         *requests += 1;
@@ -234,7 +234,7 @@ impl Metrics {
     }
 
     /// Returns the index of a host that a configuration names. `host` is in lower case.
-    pub(crate) fn known_host(&self, host: &str) -> HostId {
+    pub(crate) fn intern_host(&self, host: &str) -> HostId {
         let mut book = self.book();
         if let Some(&known) = book.known.get(host).or_else(|| book.observed.get(host)) {
             return known;

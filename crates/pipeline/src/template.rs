@@ -95,7 +95,7 @@ impl Template {
                 }
                 Some(CompiledName::Text(text)) => Meaning::Known(text.into()),
                 Some(CompiledName::Placeholder(id)) => Meaning::Placeholder(id),
-                None if is_name(name) => Meaning::Slot(build.slot(name)),
+                None if is_name(name) => Meaning::Slot(build.allocate_slot(name)),
                 None if unknown == Unknown::Directory => Meaning::Known(".".into()),
                 None => continue,
             };
@@ -215,7 +215,7 @@ impl Meaning {
 
 impl Context {
     /// Appends the text of a placeholder whose name is not known before a request runs; returns false if it is unknown.
-    /// `slots` is the family of all slots (`build.family("")`): a placeholder that a module sets is known only if the
+    /// `slots` is the family of all slots (`build.allocate_family("")`): a placeholder that a module sets is known only if the
     /// configuration names it too. The request's body is known only if it was read before.
     // Look-up by name is for texts that are written at run time, such as templates. It has no `{file.…}`: such a text may
     // come from another party than the operator.

@@ -18,7 +18,7 @@ impl Handler for Idle {
 #[test]
 fn a_plan_releases_the_names_of_its_routes() {
     let mut registry = Registry::default();
-    registry.handler("idle", |_, _| Ok(Box::new(Idle)));
+    registry.register_handler("idle", |_, _| Ok(Box::new(Idle)));
     let load = |number: usize| {
         let routes = json!([{ "handle": [{ "handler": "idle" }] }]);
         let mut build = Build::new(&registry);

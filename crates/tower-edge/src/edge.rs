@@ -87,7 +87,7 @@ impl<S: Servable> Edge<S> {
     /// Creates the handler, and allots its per-worker state. `make` makes the service of a worker, given the worker's number from 0, on the
     /// worker's thread.
     pub fn new(make: impl Fn(usize) -> S + Send + Sync + 'static, build: &mut Build<'_>) -> Self {
-        let state = build.state(move |worker| {
+        let state = build.allocate_state(move |worker| {
             body::spawn_body_task(&**worker);
             EdgeState::new(make(worker.number()))
         });
@@ -104,10 +104,10 @@ impl<S: Servable> Edge<S> {
 
 /// Registers a service as a handler module; see [`handler`].
 pub fn register<S: Servable + Send>(registry: &mut Registry, name: impl Into<String>, service: S) {
-    registry.handler(name, handler(service));
+    registry.register_handler(name, handler(service));
 }
 
-/// Converts a service to a function that creates handlers, for [`Registry::handler`]. The handler's JSON is
+/// Converts a service to a function that creates handlers, for [`Registry::register_handler`]. The handler's JSON is
 /// `{"handler": "NAME"}`; with `"connect_info": true` its requests have [`ConnectInfo`](crate::ConnectInfo).
 pub fn handler<S: Servable + Send>(
     service: S,

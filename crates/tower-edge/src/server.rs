@@ -403,7 +403,7 @@ impl Builder {
 /// Builds a plan with one route, whose handler is the service.
 fn plan<S: Servable>(make: impl Fn(usize) -> S + Send + Sync + 'static, handler: &Value) -> (Arc<Plan>, ServerId) {
     let mut registry = Registry::default();
-    registry.handler("tower", handler_with(make));
+    registry.register_handler("tower", handler_with(make));
     let mut build = Build::new(&registry);
     let routes = json!([{ "handle": [handler] }]);
     // A service compares names exactly, and gRPC's metadata may have `_` and `.`.

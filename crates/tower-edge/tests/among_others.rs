@@ -49,9 +49,9 @@ impl Handler for Carrier {
 
 fn registry() -> Registry {
     let mut registry = Registry::default();
-    registry.handler("carrier", |_, _| Ok(Box::new(Carrier)));
-    registry.handler("before", |_, _| Ok(Box::new(Before)));
-    registry.handler("told", |_, _| Ok(Box::new(FaultHandler)));
+    registry.register_handler("carrier", |_, _| Ok(Box::new(Carrier)));
+    registry.register_handler("before", |_, _| Ok(Box::new(Before)));
+    registry.register_handler("told", |_, _| Ok(Box::new(FaultHandler)));
     let seen = async |request: Request| {
         let fields = HeaderMap::from_iter([
             (http::HeaderName::from_static("x-replaced"), HeaderValue::from_static("after")),

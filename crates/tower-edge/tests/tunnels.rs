@@ -41,7 +41,7 @@ fn kit(handlers: &Value) -> (Kit, Upgraded) {
         async { (StatusCode::SWITCHING_PROTOCOLS, [(header::UPGRADE, "x"), (header::CONNECTION, "upgrade")]) }
     };
     let mut registry = Registry::default();
-    registry.handler("replace", |_, _| Ok(Box::new(Replace)));
+    registry.register_handler("replace", |_, _| Ok(Box::new(Replace)));
     tower_edge::register(&mut registry, "app", Router::new().route("/", any(switch)));
     (Kit::new(&registry, &json!([{ "handle": handlers }])), upgraded)
 }

@@ -20,7 +20,7 @@ pub(crate) fn start(arguments: &[String]) -> bool {
     let Some((port, routes, upstream)) = understood(arguments) else { return false };
     let mut registry = Registry::default();
     causeway_modules::register(&mut registry);
-    registry.handler("work", |value, _| {
+    registry.register_handler("work", |value, _| {
         let microseconds = |name: &str| value[name].as_u64().unwrap_or(0);
         // If this route is the knob's target, it has the knob's name to itself.
         let hot = value["knob"].as_str().unwrap_or("hot_function");

@@ -81,8 +81,8 @@ pub struct PreparedPlan {
 impl PreparedPlan {
     pub fn new() -> (Self, Rc<dyn Worker>) {
         let mut registry = Registry::default();
-        registry.handler("dirty", Dirty::make);
-        registry.handler("pass", |_, _| Ok(Box::new(Pass)));
+        registry.register_handler("dirty", Dirty::make);
+        registry.register_handler("pass", |_, _| Ok(Box::new(Pass)));
         let mut build = Build::new(&registry);
         // The second route of the group is examined and skipped, which reads the group's mark.
         let routes = |handler: &str| {

@@ -173,7 +173,7 @@ impl AdminResponse {
 
     /// Counts the request as one to `endpoint`.
     pub(super) fn count(&self, cx: &Context, endpoint: &'static str, metrics: &Metrics) {
-        metrics.administered(endpoint, cx.original().method(), self.status, self.error.is_some());
+        metrics.count_admin_request(endpoint, cx.original().method(), self.status, self.error.is_some());
     }
 
     /// Whether the client, and not only its request, was refused.

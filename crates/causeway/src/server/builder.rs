@@ -116,7 +116,7 @@ impl Builder {
         name: impl Into<String>,
         make: impl Fn(&Value, &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> + Send + Sync + 'static,
     ) -> Self {
-        self.registry.handler(name, make);
+        self.registry.register_handler(name, make);
         self
     }
 
@@ -126,7 +126,7 @@ impl Builder {
         name: impl Into<String>,
         make: impl Fn(&Value, &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> + Send + Sync + 'static,
     ) -> Self {
-        self.registry.matcher(name, make);
+        self.registry.register_matcher(name, make);
         self
     }
 
@@ -191,14 +191,14 @@ impl Builder {
             Some(stream) => {
                 let stream = Output::to_stream(stream).map_err(ServerError::Thread)?;
                 let errors = Arc::clone(&stream);
-                self.registry.handler("access_log", move |value, build| {
+                self.registry.register_handler("access_log", move |value, build| {
                     access_log::make_with(value, build, Some(Arc::clone(&stream)))
                 });
-                self.registry.handler("error_log", move |value, build| {
+                self.registry.register_handler("error_log", move |value, build| {
                     access_log::error::make_with(value, build, Some(Arc::clone(&errors)))
                 });
             }
-            None => self.registry.handler("error_log", access_log::error::make_configured),
+            None => self.registry.register_handler("error_log", access_log::error::make_configured),
         }
         let mut directives = crate::directives(&self.registry);
         for (name, order, syntax) in self.directives {

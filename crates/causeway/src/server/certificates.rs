@@ -169,7 +169,7 @@ impl Custody {
             authorities: wanted.authorities.iter().map(|written| authority(written, &storages)).collect(),
             loaded,
             selections: wanted.selections.iter().map(selection).collect(),
-            loaded_ocsp: OcspPolicy { disabled: wanted.no_ocsp_for_sources, ..OcspPolicy::default() },
+            loaded_ocsp: OcspPolicy { disabled: wanted.ocsp_disabled_for_sources, ..OcspPolicy::default() },
             managed: all_managed,
             public: plans.iter().map(|plan| plan.public().clone()).collect(),
             renewal_check_interval: wanted.renewal_check_interval.unwrap_or(CHECK_INTERVAL),

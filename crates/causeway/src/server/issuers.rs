@@ -42,9 +42,9 @@ pub(super) fn issuers(written: &PublicName) -> Vec<PublicIssuer> {
             profile: written.profile.clone(),
             lifetime: written.lifetime,
             chains: written.chains.as_deref().map(chain_preference),
-            http: !written.no_http,
-            tls_alpn: !written.no_tls_alpn,
-            is_distributed: !written.no_distributed,
+            http: !written.http_disabled,
+            tls_alpn: !written.tls_alpn_disabled,
+            is_distributed: written.is_distributed,
             dns: written.dns.as_deref().and_then(dns_challenge),
             timing: Timing::default(),
         }

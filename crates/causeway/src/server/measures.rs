@@ -20,20 +20,20 @@ const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Adds the numbers of the process and of the sites' engine to every scrape.
 pub(super) fn install(metrics: &Metrics, engine: Observer) {
-    metrics.collector("process", process);
-    metrics.collector("build", build);
-    metrics.collector("logs", logs);
-    metrics.collector("engine", move |page| workers(page, &engine));
-    metrics.collector("traces", spans);
-    metrics.collector("metric_push", points);
-    metrics.collector("cache", cached);
-    metrics.collector("rate_limit", shared_limits);
+    metrics.add_collector("process", process);
+    metrics.add_collector("build", build);
+    metrics.add_collector("logs", logs);
+    metrics.add_collector("engine", move |page| workers(page, &engine));
+    metrics.add_collector("traces", spans);
+    metrics.add_collector("metric_push", points);
+    metrics.add_collector("cache", cached);
+    metrics.add_collector("rate_limit", shared_limits);
 }
 
 /// Adds the expiry of the certificates in `store`, in place of an earlier store's.
 pub(super) fn install_certificates(metrics: &Metrics, store: &Arc<Store>) {
     let store = Arc::clone(store);
-    metrics.collector("certificates", move |page| certificates(page, &store));
+    metrics.add_collector("certificates", move |page| certificates(page, &store));
 }
 
 fn build(page: &mut Exposition) {

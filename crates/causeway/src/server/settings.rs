@@ -142,7 +142,7 @@ impl ServerSettings {
     /// Returns the admin API's rules under this configuration; `None` when it is off.
     fn access(&self, loaded: &Loaded) -> Option<ListenerAccess> {
         let admin = &loaded.admin;
-        let address = admin.listen.as_ref().or(self.admin.as_ref()).filter(|_| admin.switch == plan::Switch::On)?;
+        let address = admin.listen.as_ref().or(self.admin.as_ref()).filter(|_| admin.is_enabled)?;
         let (address, origins) = (address.clone(), admin.origins.clone());
         Some(ListenerAccess {
             address,

@@ -54,7 +54,7 @@ impl ListenerFixture {
     /// Prepares a plan with this name and these listeners; those in `new` get sockets. Returns the addresses of the sockets.
     fn prepare(&mut self, name: &str, keys: &[u64], new: &[u64]) -> Vec<SocketAddr> {
         let mut registry = Registry::default();
-        registry.handler("name", |_, _| Ok(Box::new(NameHandler)));
+        registry.register_handler("name", |_, _| Ok(Box::new(NameHandler)));
         let mut build = Build::new(&registry);
         let routes = json!([{"handle": [{"handler": "name"}]}]);
         let server = build.server(&ServerSpec::new(name, &routes)).unwrap();

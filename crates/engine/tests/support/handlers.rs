@@ -215,17 +215,17 @@ pub(crate) fn errors(given: &Given) -> Value {
 pub(crate) fn registry() -> Registry {
     let mut registry = Registry::default();
     for (name, _) in ACTS {
-        registry.handler(*name, |value, build| {
+        registry.register_handler(*name, |value, build| {
             let name = value["handler"].as_str().unwrap_or_default();
             let act = ACTS.iter().find(|(known, _)| *known == name).expect("registered under its name").1;
             Ok(Box::new(Act { given: given(value, build)?, act }))
         });
     }
-    registry.handler("lost", |value, build| {
+    registry.register_handler("lost", |value, build| {
         let act = |_: &mut Context, _: &Given| Step::Fail(Fault::from_status(StatusCode::NOT_FOUND));
         Ok(Box::new(Act { given: given(value, build)?, act }))
     });
-    registry.handler("explain", |value, build| {
+    registry.register_handler("explain", |value, build| {
         let act = |cx: &mut Context, _: &Given| {
             let status = cx.fault().expect("error routes handle a fault").status;
             let mut words = *b"fault 000";
@@ -235,19 +235,19 @@ pub(crate) fn registry() -> Registry {
         };
         Ok(Box::new(Act { given: given(value, build)?, act }))
     });
-    registry.handler("ballast", |value, build| {
+    registry.register_handler("ballast", |value, build| {
         let probe = given(value, build)?.probe;
-        build.state(move |_| Ballast::new(&probe));
+        build.allocate_state(move |_| Ballast::new(&probe));
         Ok(Box::new(Pass))
     });
-    registry.handler("panic-state", |_, build| {
+    registry.register_handler("panic-state", |_, build| {
         // Panics on one worker of two, when the first has prepared its state.
-        build.state(|_| assert_ne!(std::thread::current().name(), Some("worker-1"), "a test's state"));
+        build.allocate_state(|_| assert_ne!(std::thread::current().name(), Some("worker-1"), "a test's state"));
         Ok(Box::new(Pass))
     });
-    registry.handler("observe", |value, build| Ok(Box::new(Observe(given(value, build)?.probe))));
-    registry.handler("panic-on-leave", |_, _| Ok(Box::new(PanicOnLeave)));
-    registry.matcher("at", |value, build| match value.as_str() {
+    registry.register_handler("observe", |value, build| Ok(Box::new(Observe(given(value, build)?.probe))));
+    registry.register_handler("panic-on-leave", |_, _| Ok(Box::new(PanicOnLeave)));
+    registry.register_matcher("at", |value, build| match value.as_str() {
         Some(segment) => Ok(Box::new(At(segment.to_owned()))),
         None => Err(build.refuse(value.to_string(), "a path segment")),
     });

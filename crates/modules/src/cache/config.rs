@@ -144,7 +144,7 @@ fn open(
     agree(directory, bounds, build)?;
     // Each worker sets the bounds when it gets the plan: one that is refused must not change those of the running server.
     let of_plan = Arc::clone(&disk);
-    build.state(move |_| of_plan.set_bounds(bounds));
+    build.allocate_state(move |_| of_plan.set_bounds(bounds));
     Ok(Some(disk))
 }
 
@@ -215,11 +215,11 @@ pub(super) fn read(value: &Value, build: &mut Build<'_>) -> Result<CacheRules, B
         excluded,
         coalesces: !written.disable_coalescing,
         honors_request_directives,
-        fetch: build.local(),
-        refresh: build.local(),
-        refreshes: build.state(|_| Rc::default()),
-        forwarded: build.slot("http.cache.forwarded"),
-        changed: build.slot("http.cache.changed"),
+        fetch: build.allocate_local(),
+        refresh: build.allocate_local(),
+        refreshes: build.allocate_state(|_| Rc::default()),
+        forwarded: build.allocate_slot("http.cache.forwarded"),
+        changed: build.allocate_slot("http.cache.changed"),
     })
 }
 

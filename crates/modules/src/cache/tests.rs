@@ -50,9 +50,9 @@ impl Reply {
         Self { status, ..self }
     }
 
-    fn pieces(self, pieces: &[&str], fault: Option<BodyError>) -> Self {
+    fn pieces(self, pieces: &[&str], error: Option<BodyError>) -> Self {
         let pieces = pieces.iter().map(|piece| (*piece).to_owned()).collect();
-        Self { content: Content::Pieces(pieces, fault), ..self }
+        Self { content: Content::Pieces(pieces, error), ..self }
     }
 }
 
@@ -106,7 +106,7 @@ impl Handler for ScriptedOrigin {
         let body = match reply.content {
             Content::Chunk(text) if text.is_empty() => Body::Empty,
             Content::Chunk(text) => Body::Chunk(Chunk::from(text.into_bytes())),
-            Content::Pieces(pieces, fault) => Body::Stream(Box::new(Pieces(pieces.into(), fault))),
+            Content::Pieces(pieces, error) => Body::Stream(Box::new(Pieces(pieces.into(), error))),
         };
         Step::Respond(Response { status: StatusCode::new(reply.status).expect("a status"), body })
     }
@@ -122,7 +122,7 @@ fn registry(script: &Arc<Script>) -> Registry {
     let mut registry = Registry::default();
     crate::register(&mut registry);
     let script = Arc::clone(script);
-    registry.handler("origin", move |_, _| Ok(Box::new(ScriptedOrigin(Arc::clone(&script)))));
+    registry.register_handler("origin", move |_, _| Ok(Box::new(ScriptedOrigin(Arc::clone(&script)))));
     registry
 }
 

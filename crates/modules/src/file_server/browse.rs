@@ -96,8 +96,8 @@ impl Browse {
                 .into(),
             template: (!written.template_file.is_empty())
                 .then(|| CustomPage { file: written.template_file.into(), plan: TemplatesPlan::of_page(build) }),
-            rendered: build.kept_state(key.to_owned(), |_| RefCell::new(Fresh::new(CACHED_COST_MAX))),
-            permits: build.kept_state(key.to_owned(), |_| ListingPermits::new()),
+            rendered: build.allocate_kept_state(key.to_owned(), |_| RefCell::new(Fresh::new(CACHED_COST_MAX))),
+            permits: build.allocate_kept_state(key.to_owned(), |_| ListingPermits::new()),
         })
     }
 }

@@ -95,7 +95,7 @@ impl Operations {
                 replace.push(Replacement { name: field.clone(), search, with });
             }
         }
-        let old = build.state(|_| RefCell::default());
+        let old = build.allocate_state(|_| RefCell::default());
         Ok(Self { clear, add: add.into(), set: set.into(), delete: delete.into(), replace: replace.into(), old })
     }
 

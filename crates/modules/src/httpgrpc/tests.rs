@@ -61,9 +61,9 @@ impl Handler for Slow {
 fn registry() -> Registry {
     let mut registry = Registry::default();
     crate::register(&mut registry);
-    registry.handler("echo", |_, _| Ok(Box::new(Echo)));
-    registry.handler("slow", |_, _| Ok(Box::new(Slow)));
-    registry.handler("pieces", |value, _| {
+    registry.register_handler("echo", |_, _| Ok(Box::new(Echo)));
+    registry.register_handler("slow", |_, _| Ok(Box::new(Slow)));
+    registry.register_handler("pieces", |value, _| {
         let status = value["status"].as_u64().unwrap_or(200) as u16;
         Ok(Box::new(Pieces(status, vec!["one ", "two"])))
     });
@@ -369,7 +369,7 @@ impl causeway_pipeline::BodyStream for Noting {
 #[test]
 fn content_is_not_copied() {
     let mut registry = registry();
-    registry.handler("noted", |_, _| Ok(Box::new(Noted)));
+    registry.register_handler("noted", |_, _| Ok(Box::new(Noted)));
     let handle = json!([{ "handle": [{ "handler": "httpgrpc" }, { "handler": "noted" }] }]);
     let mut kit = Kit::new(&registry, &handle);
     let content: String = ('a'..='z').cycle().take(1_000_000).collect();

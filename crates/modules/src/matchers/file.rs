@@ -106,20 +106,20 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, Bu
     let tries = tries.collect();
     Ok(Box::new(File {
         id: build.matcher_id(),
-        found: build.local(),
+        found: build.allocate_local(),
         plan: Arc::new(FileMatcherPlan {
             root: root(written.root.as_deref(), build),
             tries,
             policy,
             splits: written.split_path.into_iter().map(String::into_bytes).collect(),
             // The result for a path depends on no option, so all matchers share one cache.
-            seen: build.kept_state("file".to_owned(), |_| RefCell::new(Fresh::new(CACHED_COST_MAX))),
-            lookups: build.state(|_| SingleFlight::new()),
+            seen: build.allocate_kept_state("file".to_owned(), |_| RefCell::new(Fresh::new(CACHED_COST_MAX))),
+            lookups: build.allocate_state(|_| SingleFlight::new()),
             variables: FileMatchVars {
-                relative: build.slot("http.matchers.file.relative"),
-                absolute: build.slot("http.matchers.file.absolute"),
-                kind: build.slot("http.matchers.file.type"),
-                remainder: build.slot("http.matchers.file.remainder"),
+                relative: build.allocate_slot("http.matchers.file.relative"),
+                absolute: build.allocate_slot("http.matchers.file.absolute"),
+                kind: build.allocate_slot("http.matchers.file.type"),
+                remainder: build.allocate_slot("http.matchers.file.remainder"),
             },
         }),
     }))

@@ -95,7 +95,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, Bu
         let shape = text.literal().map(|literal| Shape::of(literal.as_bytes()));
         PathPattern { text, shape }
     });
-    Ok(Box::new(PathMatcher { patterns: patterns.collect(), rootless: build.slot(ROOTLESS) }))
+    Ok(Box::new(PathMatcher { patterns: patterns.collect(), rootless: build.allocate_slot(ROOTLESS) }))
 }
 
 thread_local! {

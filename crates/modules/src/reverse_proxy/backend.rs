@@ -94,7 +94,8 @@ impl Backend {
         let template = build.template(dial);
         let at = match template.literal() {
             None => {
-                let pools = build.kept_state(format!("reverse_proxy pools {}", transport.key), |_| RefCell::default());
+                let pools =
+                    build.allocate_kept_state(format!("reverse_proxy pools {}", transport.key), |_| RefCell::default());
                 At::Templated { dial: template, pools }
             }
             Some(literal) => {
@@ -112,14 +113,15 @@ impl Backend {
                 let make = move |worker: &Rc<dyn Worker>| {
                     Rc::new(AddressPool::new(pooled.clone(), is_name, worker, &transport))
                 };
-                At::Fixed(address, build.kept_state(key, make))
+                At::Fixed(address, build.allocate_kept_state(key, make))
             }
         };
         let status = build.metrics().upstream(dial);
         let health = UpstreamHealth::new(Arc::clone(&status), checks, &transport.key);
         let own_max = u32::try_from(written.max_requests).ok().filter(|&max| max > 0);
-        let load = build
-            .kept_state(format!("reverse_proxy load {dial}"), move |_| Rc::new(ActiveRequests(status.add_worker())));
+        let load = build.allocate_kept_state(format!("reverse_proxy load {dial}"), move |_| {
+            Rc::new(ActiveRequests(status.add_worker()))
+        });
         let requests_max = own_max.or(checks.passive.as_ref().and_then(|checks| checks.requests_max));
         Ok(Self { common: BackendCommon { dial: dial.into(), requests_max, health }, load, at })
     }

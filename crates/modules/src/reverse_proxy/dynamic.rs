@@ -112,7 +112,7 @@ impl DynamicUpstreams {
             let count = sources.len();
             // A reload that keeps the sources keeps the answers, the upstreams and their connections.
             let key = format!("reverse_proxy dynamic {value} {settings}");
-            let sets = build.kept_state(key, move |_| Rc::new(Sets::new(count, Arc::clone(&answers))));
+            let sets = build.allocate_kept_state(key, move |_| Rc::new(Sets::new(count, Arc::clone(&answers))));
             let is_multi = value["source"] == "multi";
             Ok(Self { sources: sources.into(), is_multi, sets, metrics: Arc::clone(build.metrics()) })
         })

@@ -98,7 +98,7 @@ pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<TransportPar
         timeout,
         forward_host: written.forward_host,
         streams: written.stream,
-        decoders: build.state(move |_| Lender::new(limits)),
+        decoders: build.allocate_state(move |_| Lender::new(limits)),
     };
     let key = format!("{value} {files:016x}");
     Ok(TransportParts {

@@ -76,7 +76,7 @@ impl Operations {
             list.push(Operation::Replace { key, search, replace });
         }
         list.extend(written.delete.iter().map(|key| Operation::Delete(build.template(key))));
-        Ok(Self { list: list.into(), pairs: build.state(|_| RefCell::default()) })
+        Ok(Self { list: list.into(), pairs: build.allocate_state(|_| RefCell::default()) })
     }
 
     pub(super) fn apply(&self, cx: &mut Context) -> Result<(), Fault> {

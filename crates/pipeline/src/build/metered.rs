@@ -14,7 +14,7 @@ impl Build<'_> {
     pub fn measure(&mut self, spec: MetricsSpec) {
         let metrics = Arc::clone(&self.registry.metrics);
         // Kept, so that a reload continues the counters.
-        let meter = self.kept_state("metrics".to_owned(), move |_| Meter::new(&metrics));
+        let meter = self.allocate_kept_state("metrics".to_owned(), move |_| Meter::new(&metrics));
         let observes_all = spec.observe_catchall_hosts;
         let hosts = spec.per_host.then(|| MeteredHosts { known: FxHashMap::default(), observes_all });
         self.plan.metered = Some(MeteredPlan { meter, hosts });
@@ -45,7 +45,7 @@ fn known_hosts(route: &Value, labelled: &mut MeteredHosts, metrics: &Metrics) ->
             // The matcher itself refuses a name that IDNA does not allow.
             let Some(host) = punycode::to_ascii(host) else { continue };
             let host = host.to_ascii_lowercase();
-            let id = metrics.known_host(&host);
+            let id = metrics.intern_host(&host);
             labelled.known.insert(host.into(), id);
             only.push(id);
         }

@@ -103,7 +103,7 @@ pub struct Plan {
     pub(crate) entries: Vec<HandlerEntry>,
     pub(crate) groups_len: u32,
     pub(crate) states: Vec<StateMaker>,
-    /// The kept states ([`Build::kept_state`](crate::Build::kept_state)) by type and key, as indices into `states`.
+    /// The kept states ([`Build::allocate_kept_state`](crate::Build::allocate_kept_state)) by type and key, as indices into `states`.
     /// The next plan can take them over.
     pub(crate) kept_states: BTreeMap<(TypeId, String), usize>,
     pub(crate) computed: Vec<Computed>,

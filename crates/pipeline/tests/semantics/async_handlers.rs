@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use causeway_message::{FieldValue, NameRef, StatusCode, names};
-use causeway_pipeline::{Answer, Fault, Registry, Request, Sleep, async_handler};
+use causeway_pipeline::{AsyncResponse, Fault, Registry, Request, Sleep, async_handler};
 use causeway_testkit::{Kit, Request as Sent};
 use serde_json::json;
 
@@ -20,16 +20,16 @@ fn with(name: &str, make: impl Fn(&mut Registry)) -> Kit {
     Kit::new(&registry, &routes)
 }
 
-async fn echo(mut request: Request) -> Result<Answer, Fault> {
+async fn echo(mut request: Request) -> Result<AsyncResponse, Fault> {
     let bytes = request.bytes(8).await?;
     let line = format!("{} {}", request.method().as_str(), String::from_utf8_lossy(request.path()));
     let seen = FieldValue::parse(line.as_bytes()).expect("it came as text");
-    Ok(Answer::new(StatusCode::ACCEPTED).field(NameRef::Other("Seen"), seen).content(bytes))
+    Ok(AsyncResponse::new(StatusCode::ACCEPTED).field(NameRef::Other("Seen"), seen).content(bytes))
 }
 
 #[test]
 fn a_request_and_a_response() {
-    let mut kit = with("echo", |registry| registry.handler("echo", |_, _| Ok(Box::new(async_handler(echo)))));
+    let mut kit = with("echo", |registry| registry.register_handler("echo", |_, _| Ok(Box::new(async_handler(echo)))));
     let answer = kit.send(&Sent::new("POST", "/x").content("hello"));
     assert_eq!((answer.status, answer.text()), (202, "hello"));
     assert_eq!(answer.values("Seen").collect::<Vec<_>>(), ["POST /other"]);
@@ -46,13 +46,16 @@ fn types_that_become_responses() {
         ("/fault", 503, None, ""),
     ] {
         let mut registry = registry();
-        registry.handler("text", |_, _| Ok(Box::new(async_handler(|_| async { Ok("some text") }))));
-        registry.handler("status", |_, _| Ok(Box::new(async_handler(|_| async { Ok(StatusCode::NO_CONTENT) }))));
+        registry.register_handler("text", |_, _| Ok(Box::new(async_handler(|_| async { Ok("some text") }))));
+        registry
+            .register_handler("status", |_, _| Ok(Box::new(async_handler(|_| async { Ok(StatusCode::NO_CONTENT) }))));
         let teapot = || StatusCode::new(418).expect("a status");
-        registry.handler("bytes", move |_, _| {
+        registry.register_handler("bytes", move |_, _| {
             Ok(Box::new(async_handler(move |_| async move { Ok((teapot(), b"some bytes".to_vec())) })))
         });
-        registry.handler("fault", |_, _| Ok(Box::new(async_handler(|_| async { Err::<Answer, _>(Fault::busy()) }))));
+        registry.register_handler("fault", |_, _| {
+            Ok(Box::new(async_handler(|_| async { Err::<AsyncResponse, _>(Fault::busy()) })))
+        });
         let routes = json!([{ "handle": [{ "handler": &path[1..] }] }]);
         let answer = Kit::new(&registry, &routes).send(&Sent::get(path));
         assert_eq!((answer.status, answer.text()), (status, text), "{path}");
@@ -64,7 +67,7 @@ fn types_that_become_responses() {
 #[test]
 fn a_handler_may_sleep() {
     let mut kit = with("sleepy", |registry| {
-        registry.handler("sleepy", |_, _| {
+        registry.register_handler("sleepy", |_, _| {
             Ok(Box::new(async_handler(|request| async move {
                 let worker = request.worker();
                 Sleep::until(worker.clone(), worker.now() + Duration::from_secs(1)).await;

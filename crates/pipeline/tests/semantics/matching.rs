@@ -104,7 +104,7 @@ fn an_indexed_list_matches_like_a_walked_one() {
 #[test]
 fn named_routes() {
     let mut registry = registry();
-    registry.handler("invoke", |value, build| {
+    registry.register_handler("invoke", |value, build| {
         struct Invoke(causeway_pipeline::RoutesId);
         impl causeway_pipeline::Handler for Invoke {
             fn enter(&self, _: &mut causeway_pipeline::Context) -> causeway_pipeline::Step {

@@ -265,7 +265,7 @@ impl Handler for Capitals {
 #[test]
 fn a_placeholder_family_has_the_members_used_in_the_plan() {
     let mut registry = registry();
-    registry.handler("capitals", |_, build| Ok(Box::new(Capitals(build.family("http.capitals.")))));
+    registry.register_handler("capitals", |_, build| Ok(Box::new(Capitals(build.allocate_family("http.capitals.")))));
     let show = |text: &str| json!({ "handler": "probe", "enter": "respond", "body": text });
     let capitals = json!({ "handler": "capitals" });
     let routes = json!([{ "handle": [capitals, show("{http.capitals.a} {http.capitals.b.c} {http.capital.d} {http.capitals.a}")] }]);

@@ -98,22 +98,22 @@ thread_local! {
 
 pub(crate) fn registry() -> Registry {
     let mut registry = Registry::default();
-    registry.handler("probe", make);
-    registry.matcher("field", |value, build| {
+    registry.register_handler("probe", make);
+    registry.register_matcher("field", |value, build| {
         let (name, want): (String, String) = build.parse(value)?;
         Ok(Box::new(HasField(FieldName::parse(&name).expect("a name"), want)))
     });
-    registry.matcher("sleep", |value, build| {
+    registry.register_matcher("sleep", |value, build| {
         let (answer, reach): (Value, Option<String>) = build.parse(value)?;
         Ok(Box::new(Sleepy { id: build.matcher_id(), answer: answer.as_bool(), host: reach }))
     });
-    registry.matcher("text", |value, build| {
+    registry.register_matcher("text", |value, build| {
         let (text, want): (String, String) = build.parse(value)?;
         Ok(Box::new(Text(build.template(&text), want)))
     });
-    registry.matcher("hosts", |value, build| Ok(Box::new(Hosts(build.parse(value)?))));
-    registry.matcher("paths", |value, build| Ok(Box::new(Paths(build.parse(value)?))));
-    registry.matcher("fault", |value, build| Ok(Box::new(Faulty(build.parse(value)?))));
+    registry.register_matcher("hosts", |value, build| Ok(Box::new(Hosts(build.parse(value)?))));
+    registry.register_matcher("paths", |value, build| Ok(Box::new(Paths(build.parse(value)?))));
+    registry.register_matcher("fault", |value, build| Ok(Box::new(Faulty(build.parse(value)?))));
     registry
 }
 
@@ -133,7 +133,7 @@ fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildE
         set_variable,
         interim: written.interim,
         take_body: written.take_body,
-        set_slot: written.set_slot.map(|(name, text)| (build.slot(&name), build.template(&text))),
+        set_slot: written.set_slot.map(|(name, text)| (build.allocate_slot(&name), build.template(&text))),
         limit_body: written.limit_body,
         replace_body: written.replace_body,
         mark: written.mark,

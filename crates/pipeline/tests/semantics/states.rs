@@ -24,14 +24,14 @@ struct Words(StateId<RefCell<String>>);
 fn count(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     let make = |_: &Rc<dyn Worker>| StateCount::new(0);
     Ok(Box::new(Counter(match value["key"].as_str() {
-        Some(key) => build.kept_state(key.to_owned(), make),
-        None => build.state(make),
+        Some(key) => build.allocate_kept_state(key.to_owned(), make),
+        None => build.allocate_state(make),
     })))
 }
 
 fn words(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     let key = value["key"].as_str().unwrap_or_default().to_owned();
-    Ok(Box::new(Words(build.kept_state(key, |_| RefCell::default()))))
+    Ok(Box::new(Words(build.allocate_kept_state(key, |_| RefCell::default()))))
 }
 
 impl Handler for Counter {
@@ -55,9 +55,9 @@ impl Handler for Words {
 
 fn registry() -> Registry {
     let mut registry = Registry::default();
-    registry.handler("count", count);
-    registry.handler("words", words);
-    registry.handler("only", |value, build| match value["path"].as_str() {
+    registry.register_handler("count", count);
+    registry.register_handler("words", words);
+    registry.register_handler("only", |value, build| match value["path"].as_str() {
         Some(path) => Ok(Box::new(Only(path.to_owned(), build.routes(&json!([{ "handle": [value["do"]] }]))?))),
         None => Err(build.refuse(value.to_string(), "a path")),
     });
@@ -133,9 +133,9 @@ fn the_states_of_a_plan_are_dropped_before_it_counts_as_freed() {
     let watched = Arc::new(Watched::default());
     let mut registry = Registry::default();
     let shared = Arc::clone(&watched);
-    registry.handler("witness", move |_, build| {
+    registry.register_handler("witness", move |_, build| {
         let shared = Arc::clone(&shared);
-        build.state(move |_| Witness(Arc::clone(&shared)));
+        build.allocate_state(move |_| Witness(Arc::clone(&shared)));
         Ok(Box::new(Pass))
     });
     let mut build = Build::new(&registry);

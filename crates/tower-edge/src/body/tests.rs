@@ -77,7 +77,7 @@ impl Worker {
         let service = Keeping::default();
         let kept = Arc::clone(&service.0);
         let mut registry = Registry::default();
-        registry.handler("panicking", |_, _| Ok(Box::new(Panicking)));
+        registry.register_handler("panicking", |_, _| Ok(Box::new(Panicking)));
         crate::register(&mut registry, "app", service);
         let kit = Kit::new(&registry, &json!([{ "handle": [{ "handler": "panicking" }, { "handler": "app" }] }]));
         Self { kit, kept, wakes: Arc::default() }

@@ -143,7 +143,7 @@ impl Wake for Wakes {
 /// A plan of one server whose action is in the path.
 fn plan() -> Plan {
     let mut registry = Registry::default();
-    registry.handler("by_path", |_, _| Ok(Box::new(ByPath)));
+    registry.register_handler("by_path", |_, _| Ok(Box::new(ByPath)));
     let mut build = Build::new(&registry);
     let routes = json!([{"handle": [{"handler": "by_path"}]}]);
     let spec = ServerSpec::new("test", &routes);

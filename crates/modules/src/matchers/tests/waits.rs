@@ -33,7 +33,7 @@ impl Matcher for WaitingMatcher {
 #[test]
 fn in_expressions_and_not() {
     let mut registry = registry();
-    registry.matcher("file", make);
+    registry.register_matcher("file", make);
     for (set, want) in [
         (json!({ "expression": "file('a') && file({'try_files': ['b']})" }), true),
         (json!({ "expression": "file('x') || file('b') && method('GET')" }), true),

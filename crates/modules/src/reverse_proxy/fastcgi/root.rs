@@ -52,8 +52,9 @@ impl DocumentRoot {
             None => RootPath::Templated(template),
         };
         let resolved = resolves.then(|| ResolvedRoots {
-            known: build.kept_state("reverse_proxy roots".to_owned(), |_| RefCell::new(Fresh::new(REMEMBERED))),
-            looks: build.state(|_| SingleFlight::new()),
+            known: build
+                .allocate_kept_state("reverse_proxy roots".to_owned(), |_| RefCell::new(Fresh::new(REMEMBERED))),
+            looks: build.allocate_state(|_| SingleFlight::new()),
         });
         Self { path, resolved }
     }

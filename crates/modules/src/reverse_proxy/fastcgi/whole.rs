@@ -30,7 +30,7 @@ pub(super) fn read(cx: &mut Context, local: Rc<Local>) -> Option<Step> {
                 cx.put_body_back(read);
                 return Step::Fail(no_length(UNSIZED_BYTES_MAX));
             }
-            ReadEnd::Broken(fault) => return Step::Fail(Fault::from_body_error(fault)),
+            ReadEnd::Broken(error) => return Step::Fail(Fault::from_body_error(error)),
         }
         match &local.plan.wire_form {
             WireForm::FastCgi(fastcgi) => fastcgi.dispatch(cx, &local),

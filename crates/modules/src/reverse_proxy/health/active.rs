@@ -236,7 +236,7 @@ impl Checker {
         let transport = Arc::new(UpstreamTransport { connection_limits: None, ..UpstreamTransport::clone(transport) });
         let checker = Arc::new(Self { checks, targets: targets.into(), transport });
         let (launched, is_running) = (Arc::downgrade(&checker), AtomicBool::new(false));
-        build.state(move |worker| {
+        build.allocate_state(move |worker| {
             if is_running.swap(true, Ordering::Relaxed) {
                 return;
             }
