@@ -20,7 +20,7 @@ use causal::outcome::WindowOutcome;
 use causal::replay::{ColdCosts, LoadModel, Replay};
 use causal::target::{KindShare, Weights};
 use causal::trace::Trace;
-use machine::Machine;
+use machine::{KindTime, Machine};
 pub use program::{Arrivals, ClientModel, Program, Task, TaskStep};
 pub use random::Time;
 
@@ -71,7 +71,8 @@ pub fn truth(program: &Program, seed: u64, speedup: f64, warm_up: u64, time: u64
 pub fn weights(program: &Program, seed: u64, time: u64) -> Weights {
     let mut machine = Machine::new(program, seed, 0.0);
     machine.run_until(time);
-    let part = |&(all, target): &(f64, f64)| KindShare { part: if all > 0.0 { target / all } else { 0.0 }, error: 0.0 };
+    let part =
+        |time: &KindTime| KindShare { part: if time.all > 0.0 { time.of_target / time.all } else { 0.0 }, error: 0.0 };
     let calls = program.tasks.iter().flat_map(|task| &task.steps).find_map(|step| match step {
         TaskStep::Call { callee, is_target: true, .. } => Some(*callee),
         _ => None,

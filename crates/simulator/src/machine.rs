@@ -121,6 +121,24 @@ struct ThreadState {
     random: SeededRandom,
 }
 
+/// Whether a thread goes on after a step, or after a part of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StepResult {
+    /// With its next step, or with its next ready task.
+    Continues,
+    /// Until an event lets it continue.
+    Stops,
+}
+use StepResult::{Continues, Stops};
+
+/// The time of one kind of work.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct KindTime {
+    pub(crate) all: f64,
+    /// The target's part of it.
+    pub(crate) of_target: f64,
+}
+
 /// A running program.
 pub(crate) struct Machine<'a> {
     program: &'a Program,
@@ -135,8 +153,8 @@ pub(crate) struct Machine<'a> {
     queues: Vec<Queue>,
     locks: Vec<Lock>,
     barriers: Vec<Barrier>,
-    /// The time of each kind of work, and the target's part of it.
-    pub(crate) kinds: Vec<(f64, f64)>,
+    /// By kind of work.
+    pub(crate) kinds: Vec<KindTime>,
     pub(crate) observer: Observer,
 }
 
@@ -285,7 +303,7 @@ impl<'a> Machine<'a> {
                 }
                 continue;
             };
-            if !self.step(thread, task) {
+            if self.step(thread, task) == Stops {
                 return;
             }
         }
@@ -327,21 +345,23 @@ impl<'a> Machine<'a> {
         true
     }
 
-    fn next(&mut self, thread: usize, task: usize) -> bool {
+    /// Moves the task to its next step.
+    fn advance(&mut self, thread: usize, task: usize) -> StepResult {
         self.threads[thread].phase = 0;
         self.threads[thread].is_wait_over = false;
         self.tasks[task].at = (self.tasks[task].at + 1) % self.program.tasks[task].steps.len();
-        true
+        Continues
     }
 
-    fn suspend(&mut self, thread: usize, task: usize, wait: Wait) -> bool {
+    /// Suspends the task; the thread continues with another one.
+    fn suspend(&mut self, thread: usize, task: usize, wait: Wait) -> StepResult {
         self.tasks[task].wait = wait;
         self.threads[thread].current = None;
-        true
+        Continues
     }
 
-    /// Wakes sleeping threads. That takes time, so the waker continues by a later event; returns false.
-    fn wake(&mut self, thread: usize, sleepers: &[usize]) -> bool {
+    /// Wakes sleeping threads. That takes time, so the waker continues by a later event.
+    fn wake(&mut self, thread: usize, sleepers: &[usize]) -> StepResult {
         for &sleeper in sleepers {
             self.release(sleeper, WAKE);
         }
@@ -349,14 +369,15 @@ impl<'a> Machine<'a> {
         self.observer.waking(thread, WAKING_KIND, self.now);
         self.count(WAKING_KIND, time, false);
         self.after(time, Event::Continue(thread));
-        false
+        Stops
     }
 
-    fn block(&mut self, thread: usize) -> bool {
+    /// Blocks the thread inside its step.
+    fn block(&mut self, thread: usize) -> StepResult {
         if !self.threads[thread].is_wait_over {
             self.threads[thread].blocked_since = self.now;
         }
-        false
+        Stops
     }
 
     /// Lets a thread that blocked inside a step continue with it after `delay`.
@@ -386,148 +407,97 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Performs one step, or a part of it. Returns whether the thread continues at once.
-    fn step(&mut self, thread: usize, task: usize) -> bool {
-        let phase = self.threads[thread].phase;
+    /// Performs one step, or a part of it.
+    fn step(&mut self, thread: usize, task: usize) -> StepResult {
         match self.program.tasks[task].steps[self.tasks[task].at] {
-            TaskStep::Work { kind, time, is_target } => {
-                self.observer.set_kind(thread, kind, self.now);
-                // The draw does not depend on `speedup`, so both runs of a pair use equal random numbers.
-                let mut time = time.draw(&mut self.tasks[task].random);
-                self.count(kind, time, is_target);
-                if is_target {
-                    time *= 1.0 - self.speedup;
-                }
-                // The first work after a sleep pays for cold caches; that part is never the target's.
-                if std::mem::take(&mut self.threads[thread].is_cold)
-                    && let Some(cold) = self.program.cold
-                {
-                    let extra = cold.draw(&mut self.threads[thread].random);
-                    self.count(kind, extra, false);
-                    time += extra;
-                }
-                self.next(thread, task);
-                self.after(time, Event::Continue(thread));
-                false
-            }
-            TaskStep::Lock(lock) => {
-                // Pending delay is slept off once, before the first attempt to take the lock.
-                if !self.threads[thread].is_wait_over && !self.pay(thread, true) {
-                    return false;
-                }
-                let state = &mut self.locks[lock];
-                // The thread was woken from its sleep, and retries.
-                if self.threads[thread].is_wait_over {
-                    state.is_woken = false;
-                }
-                if state.is_held {
-                    state.waiters.push_back((thread, self.now));
-                    return self.block(thread);
-                }
-                state.is_held = true;
-                self.observer.locked(thread, lock, self.blocked_for(thread), self.now);
-                self.next(thread, task)
-            }
-            TaskStep::Unlock(lock) => {
-                // Pending delay is slept off before the release only if another thread waits for the lock.
-                let is_contended = !self.locks[lock].waiters.is_empty();
-                if is_contended && !self.pay(thread, true) {
-                    return false;
-                }
-                self.observer.unlocked(thread, lock, self.now);
-                let state = &mut self.locks[lock];
-                state.is_held = false;
-                // A spinning waiter takes the lock first, as with a futex; only without one is a sleeping waiter woken.
-                let spinning = state.waiters.iter().position(|&(_, since)| since + SPIN >= self.now);
-                if let Some(spinning) = spinning {
-                    let (waiter, _) = state.waiters.remove(spinning).expect("the one that spins");
-                    self.release(waiter, HANDOVER);
-                } else if !state.is_woken
-                    && let Some((waiter, _)) = state.waiters.pop_front()
-                {
-                    state.is_woken = true;
-                    self.next(thread, task);
-                    return self.wake(thread, &[waiter]);
-                }
-                self.next(thread, task)
-            }
+            TaskStep::Work { kind, time, is_target } => self.work(thread, task, kind, time, is_target),
+            TaskStep::Lock(lock) => self.lock(thread, task, lock),
+            TaskStep::Unlock(lock) => self.unlock(thread, task, lock),
             TaskStep::Send(queue) => self.send(thread, task, queue),
             TaskStep::Receive(queue) => self.receive(thread, task, queue),
             TaskStep::Sleep(time) => self.sleep(thread, task, time),
-            TaskStep::Barrier(barrier) => {
-                // First part: arrive. Second part, after the barrier has opened: receive the stamps of all threads.
-                if phase == 0 {
-                    if !self.pay(thread, true) {
-                        return false;
-                    }
-                    let stamp = self.observer.sent(thread, self.now);
-                    self.barriers[barrier].messages.push(stamp);
-                    self.threads[thread].phase = 1;
-                    if self.barriers[barrier].messages.len() < self.program.barriers[barrier] {
-                        self.barriers[barrier].waiters.push(thread);
-                        return self.block(thread);
-                    }
-                    // The last thread at the barrier hands all stamps to each thread, and wakes the others.
-                    let met = std::mem::take(&mut self.barriers[barrier].messages);
-                    let waiters = std::mem::take(&mut self.barriers[barrier].waiters);
-                    for &waiter in &waiters {
-                        self.threads[waiter].met.clone_from(&met);
-                    }
-                    self.threads[thread].met = met;
-                    return self.wake(thread, &waiters);
-                }
-                let mut blocked = self.blocked_for(thread);
-                for stamp in std::mem::take(&mut self.threads[thread].met) {
-                    self.observer.took(thread, stamp, blocked, self.now);
-                    blocked = 0;
-                }
-                self.next(thread, task)
-            }
-            TaskStep::Await => {
-                self.next(thread, task);
-                self.suspend(thread, task, Wait::Request);
-                // Requests that arrived while the task was busy: it is ready at once, after the other ready tasks.
-                if !self.tasks[task].inbox.is_empty() {
-                    self.threads[thread].ready.push_back(task);
-                }
-                true
-            }
-            TaskStep::Write => {
-                if !self.pay(thread, false) {
-                    return false;
-                }
-                self.observer.written(thread, task, &mut self.tasks[task].connection, self.now);
-                // A closed loop: the response causes the client's next request.
-                if let Some(ClientModel::Closed(time)) = self.program.tasks[task].client {
-                    self.request_after(task, time);
-                }
-                self.next(thread, task)
-            }
-            TaskStep::Call { callee, time, is_target } => {
-                if !self.pay(thread, false) {
-                    return false;
-                }
-                self.tasks[task].pending_stamp = self.observer.called(thread, callee, self.now);
-                let time = time.draw(&mut self.tasks[task].random);
-                // In the true run the upstream itself is faster.
-                self.after(if is_target { time * (1.0 - self.speedup) } else { time }, Event::Ready(task));
-                self.next(thread, task);
-                self.suspend(thread, task, Wait::Answer)
-            }
+            TaskStep::Barrier(barrier) => self.wait_at_barrier(thread, task, barrier),
+            TaskStep::Await => self.await_request(thread, task),
+            TaskStep::Write => self.write(thread, task),
+            TaskStep::Call { callee, time, is_target } => self.call(thread, task, callee, time, is_target),
             TaskStep::Begin => {
                 // A unit's latency counts from the arrival of its request, or from here without one.
                 let cause = if self.threads[thread].cause > 0 { self.threads[thread].cause } else { self.now };
                 self.tasks[task].visit = self.observer.began(thread, cause, self.now);
-                self.next(thread, task)
+                self.advance(thread, task)
             }
             TaskStep::End(point) => {
                 self.observer.ended(thread, self.tasks[task].visit, point, self.now);
-                self.next(thread, task)
+                self.advance(thread, task)
             }
         }
     }
 
-    fn send(&mut self, thread: usize, task: usize, queue: usize) -> bool {
+    fn work(&mut self, thread: usize, task: usize, kind: u32, time: Time, is_target: bool) -> StepResult {
+        self.observer.set_kind(thread, kind, self.now);
+        // The draw does not depend on `speedup`, so both runs of a pair use equal random numbers.
+        let mut time = time.draw(&mut self.tasks[task].random);
+        self.count(kind, time, is_target);
+        if is_target {
+            time *= 1.0 - self.speedup;
+        }
+        // The first work after a sleep pays for cold caches; that part is never the target's.
+        if std::mem::take(&mut self.threads[thread].is_cold)
+            && let Some(cold) = self.program.cold
+        {
+            let extra = cold.draw(&mut self.threads[thread].random);
+            self.count(kind, extra, false);
+            time += extra;
+        }
+        self.advance(thread, task);
+        self.after(time, Event::Continue(thread));
+        Stops
+    }
+
+    fn lock(&mut self, thread: usize, task: usize, lock: usize) -> StepResult {
+        // Pending delay is slept off once, before the first attempt to take the lock.
+        if !self.threads[thread].is_wait_over && !self.pay(thread, true) {
+            return Stops;
+        }
+        let state = &mut self.locks[lock];
+        // The thread was woken from its sleep, and retries.
+        if self.threads[thread].is_wait_over {
+            state.is_woken = false;
+        }
+        if state.is_held {
+            state.waiters.push_back((thread, self.now));
+            return self.block(thread);
+        }
+        state.is_held = true;
+        self.observer.locked(thread, lock, self.blocked_for(thread), self.now);
+        self.advance(thread, task)
+    }
+
+    fn unlock(&mut self, thread: usize, task: usize, lock: usize) -> StepResult {
+        // Pending delay is slept off before the release only if another thread waits for the lock.
+        let is_contended = !self.locks[lock].waiters.is_empty();
+        if is_contended && !self.pay(thread, true) {
+            return Stops;
+        }
+        self.observer.unlocked(thread, lock, self.now);
+        let state = &mut self.locks[lock];
+        state.is_held = false;
+        // A spinning waiter takes the lock first, as with a futex; only without one is a sleeping waiter woken.
+        let spinning = state.waiters.iter().position(|&(_, since)| since + SPIN >= self.now);
+        if let Some(spinning) = spinning {
+            let (waiter, _) = state.waiters.remove(spinning).expect("the one that spins");
+            self.release(waiter, HANDOVER);
+        } else if !state.is_woken
+            && let Some((waiter, _)) = state.waiters.pop_front()
+        {
+            state.is_woken = true;
+            self.advance(thread, task);
+            return self.wake(thread, &[waiter]);
+        }
+        self.advance(thread, task)
+    }
+
+    fn send(&mut self, thread: usize, task: usize, queue: usize) -> StepResult {
         if self.threads[thread].phase == 0 {
             // A permit is a free slot; it carries the stamp of the receiver that freed it.
             let Some(permit) = self.queues[queue].permits.pop_front() else {
@@ -539,15 +509,15 @@ impl<'a> Machine<'a> {
             self.threads[thread].phase = 1;
         }
         if !self.pay(thread, true) {
-            return false;
+            return Stops;
         }
         let message = TaskMessage { stamp: self.observer.sent(thread, self.now), visit: self.tasks[task].visit };
         self.queues[queue].messages.push_back(message);
-        self.next(thread, task);
-        self.queues[queue].receivers.pop_front().is_none_or(|receiver| self.wake(thread, &[receiver]))
+        self.advance(thread, task);
+        self.queues[queue].receivers.pop_front().map_or(Continues, |receiver| self.wake(thread, &[receiver]))
     }
 
-    fn receive(&mut self, thread: usize, task: usize, queue: usize) -> bool {
+    fn receive(&mut self, thread: usize, task: usize, queue: usize) -> StepResult {
         if self.threads[thread].phase == 0 {
             let Some(message) = self.queues[queue].messages.pop_front() else {
                 self.queues[queue].receivers.push_back(thread);
@@ -560,45 +530,109 @@ impl<'a> Machine<'a> {
             self.threads[thread].phase = 1;
         }
         if !self.pay(thread, true) {
-            return false;
+            return Stops;
         }
         let stamp = self.observer.sent(thread, self.now);
         self.queues[queue].permits.push_back(TaskMessage { stamp, visit: Visit::default() });
-        self.next(thread, task);
-        self.queues[queue].senders.pop_front().is_none_or(|sender| self.wake(thread, &[sender]))
+        self.advance(thread, task);
+        self.queues[queue].senders.pop_front().map_or(Continues, |sender| self.wake(thread, &[sender]))
     }
 
-    fn sleep(&mut self, thread: usize, task: usize, time: Time) -> bool {
+    fn sleep(&mut self, thread: usize, task: usize, time: Time) -> StepResult {
         if self.threads[thread].phase == 0 {
             if !self.pay(thread, false) {
-                return false;
+                return Stops;
             }
             self.tasks[task].pending_stamp = self.observer.slept(thread, self.now);
             let time = time.draw(&mut self.tasks[task].random);
             // On an event loop a sleep suspends the task only, not the thread.
             if self.threads[thread].is_worker {
                 self.after(time, Event::Ready(task));
-                self.next(thread, task);
+                self.advance(thread, task);
                 return self.suspend(thread, task, Wait::Timer);
             }
             self.threads[thread].phase = 1;
             self.block(thread);
             self.threads[thread].is_wait_over = true;
             self.after(time, Event::Continue(thread));
-            return false;
+            return Stops;
         }
         let (timer, blocked) = (self.tasks[task].pending_stamp, self.blocked_for(thread));
         self.threads[thread].cause = 0;
         self.observer.woke(thread, timer, blocked, self.now);
-        self.next(thread, task)
+        self.advance(thread, task)
+    }
+
+    fn wait_at_barrier(&mut self, thread: usize, task: usize, barrier: usize) -> StepResult {
+        // First part: arrive. Second part, after the barrier has opened: receive the stamps of all threads.
+        if self.threads[thread].phase == 0 {
+            if !self.pay(thread, true) {
+                return Stops;
+            }
+            let stamp = self.observer.sent(thread, self.now);
+            self.barriers[barrier].messages.push(stamp);
+            self.threads[thread].phase = 1;
+            if self.barriers[barrier].messages.len() < self.program.barriers[barrier] {
+                self.barriers[barrier].waiters.push(thread);
+                return self.block(thread);
+            }
+            // The last thread at the barrier hands all stamps to each thread, and wakes the others.
+            let met = std::mem::take(&mut self.barriers[barrier].messages);
+            let waiters = std::mem::take(&mut self.barriers[barrier].waiters);
+            for &waiter in &waiters {
+                self.threads[waiter].met.clone_from(&met);
+            }
+            self.threads[thread].met = met;
+            return self.wake(thread, &waiters);
+        }
+        let mut blocked = self.blocked_for(thread);
+        for stamp in std::mem::take(&mut self.threads[thread].met) {
+            self.observer.took(thread, stamp, blocked, self.now);
+            blocked = 0;
+        }
+        self.advance(thread, task)
+    }
+
+    fn await_request(&mut self, thread: usize, task: usize) -> StepResult {
+        self.advance(thread, task);
+        self.suspend(thread, task, Wait::Request);
+        // Requests that arrived while the task was busy: it is ready at once, after the other ready tasks.
+        if !self.tasks[task].inbox.is_empty() {
+            self.threads[thread].ready.push_back(task);
+        }
+        Continues
+    }
+
+    fn write(&mut self, thread: usize, task: usize) -> StepResult {
+        if !self.pay(thread, false) {
+            return Stops;
+        }
+        self.observer.written(thread, task, &mut self.tasks[task].connection, self.now);
+        // A closed loop: the response causes the client's next request.
+        if let Some(ClientModel::Closed(time)) = self.program.tasks[task].client {
+            self.request_after(task, time);
+        }
+        self.advance(thread, task)
+    }
+
+    fn call(&mut self, thread: usize, task: usize, callee: u32, time: Time, is_target: bool) -> StepResult {
+        if !self.pay(thread, false) {
+            return Stops;
+        }
+        self.tasks[task].pending_stamp = self.observer.called(thread, callee, self.now);
+        let time = time.draw(&mut self.tasks[task].random);
+        // In the true run the upstream itself is faster.
+        self.after(if is_target { time * (1.0 - self.speedup) } else { time }, Event::Ready(task));
+        self.advance(thread, task);
+        self.suspend(thread, task, Wait::Answer)
     }
 
     fn count(&mut self, kind: u32, time: f64, is_target: bool) {
         let kind = kind as usize;
         if self.kinds.len() <= kind {
-            self.kinds.resize(kind + 1, (0.0, 0.0));
+            self.kinds.resize(kind + 1, KindTime::default());
         }
-        self.kinds[kind].0 += time;
-        self.kinds[kind].1 += if is_target { time } else { 0.0 };
+        self.kinds[kind].all += time;
+        self.kinds[kind].of_target += if is_target { time } else { 0.0 };
     }
 }

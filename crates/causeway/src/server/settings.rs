@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use causeway_certs::Certificate;
 use causeway_config::caddyfile::Directives;
-use causeway_config::plan::{self, AdminAddress, Loaded};
+use causeway_config::plan::{AdminAddress, Loaded};
 use causeway_modules::logs::Logs;
 use causeway_pipeline::Registry;
 use serde_json::Value;
