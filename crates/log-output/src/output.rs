@@ -179,13 +179,13 @@ impl OutputSpec {
         }
     }
 
-    /// Returns whether two specs are one output with the same options. Each may spell the path in its own way.
-    pub fn is_same(&self, other: &Self) -> bool {
-        let options_equal = match (self, other) {
+    /// Returns whether two specs of one output (with equal [`key`](Self::key)s) have the same options. Each may spell the path in its
+    /// own way.
+    pub fn has_options_of(&self, other: &Self) -> bool {
+        match (self, other) {
             (Self::File(one), Self::File(two)) => *one == FileSpec { path: one.path.clone(), ..two.clone() },
             (one, two) => one == two,
-        };
-        options_equal && self.key() == other.key()
+        }
     }
 }
 
@@ -277,7 +277,7 @@ impl Output {
     pub fn configure(&self, spec: &OutputSpec) {
         let mut current = lock(&self.spec);
         // Another spelling of the path is the same file.
-        if !current.is_same(spec) {
+        if !current.has_options_of(spec) {
             current.clone_from(spec);
             if let Some(queue) = &self.queue {
                 queue.command(Command::Configure(Box::new(spec.clone())));

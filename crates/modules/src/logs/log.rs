@@ -83,13 +83,15 @@ impl Logs {
         let default = (!written.contains_key(DEFAULT)).then_some((DEFAULT, &nothing));
         let named = written.iter().map(|(name, log)| (&**name, log));
         let mut logs = Vec::<Log>::with_capacity(written.len() + 1);
+        // The first log of each output. A key reads the file system, so it is made once for each log.
+        let mut first_logs = HashMap::<String, usize>::new();
         for (name, log) in default.into_iter().chain(named) {
             let log = build.at(name, |build| {
                 let config: LogConfig = build.parse(log)?;
                 let spec = build.at("writer", |build| destination::read(config.writer.as_ref(), build))?;
-                if let Some(other) =
-                    logs.iter().find(|other| other.spec.key() == spec.key() && !other.spec.is_same(&spec))
-                {
+                let first = *first_logs.entry(spec.key()).or_insert(logs.len());
+                // Further logs of an output have the options of its first one.
+                if let Some(other) = logs.get(first).filter(|first| !first.spec.has_options_of(&spec)) {
                     let expected = format!("the options that the log '{}' has for it", other.name);
                     return build
                         .at("writer", |build| Err(build.refuse(format!("other options for {spec}"), expected)));
