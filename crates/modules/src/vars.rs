@@ -42,10 +42,14 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
             recorded = Some(value != Value::Bool(true));
         }
         let kind = if value.is_number() || value.is_boolean() { ValueKind::Scalar } else { ValueKind::Text };
-        let text = if name == NAMES && value.is_array() {
+        if name == NAMES && value.is_array() {
             let names: Vec<String> = build.at(&name, |build| build.parse(&value))?;
-            names.join(&*char::from(NAMES_SEPARATOR).to_string())
-        } else if name == NAMES && value.is_null() {
+            // As in Caddy, placeholders in them are not expanded: a client must not choose the log of its request.
+            let text = Template::of_text(&names.join(&*char::from(NAMES_SEPARATOR).to_string()));
+            texts.push((build.variable(&name), text, kind));
+            continue;
+        }
+        let text = if name == NAMES && value.is_null() {
             // `log_name` without names.
             continue;
         } else if let Some(number) = value.as_f64() {

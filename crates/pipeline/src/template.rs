@@ -107,6 +107,11 @@ impl Template {
         Self { pieces, literal, unknown }
     }
 
+    /// Returns a template that renders as this text, in which braces have no meaning.
+    pub fn of_text(text: &str) -> Self {
+        Self { pieces: [Piece::Text(text.into())].into(), literal: Some(text.into()), unknown: Unknown::Empty }
+    }
+
     /// Returns the whole text if the template has no placeholders, or only some whose values are known at load.
     #[inline]
     pub fn literal(&self) -> Option<&str> {

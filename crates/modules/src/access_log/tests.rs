@@ -543,10 +543,12 @@ fn names_and_levels_of_a_request() {
         vars("/quiet", json!(["two"]), json!(null)),
         vars("/none", json!(null), json!(null)),
         vars("/base", json!([""]), json!(null)),
+        // As in Caddy, placeholders in names are not expanded: a client does not choose the log of its request.
+        vars("/chosen", json!(["{http.request.uri.query.log}"]), json!("error")),
         { "handle": [{ "handler": "static_response" }] },
     ]);
     let mut kit = Kit::new(&registry(), &routes);
-    for path in ["/", "/both", "/two", "/quiet", "/none", "/base"] {
+    for path in ["/", "/both", "/two", "/quiet", "/none", "/chosen?log=two", "/base"] {
         kit.send(&Request::get(path));
     }
     let seen = |file: &str| -> Vec<(String, String)> {
