@@ -53,8 +53,6 @@ fn collect(value: &Value, path: &str, ids: &mut BTreeMap<String, String>) -> Res
                 let id = match value {
                     Value::String(id) => id.clone(),
                     Value::Number(id) => id.to_string(),
-                    // Null means absent, as everywhere in a configuration.
-                    Value::Null => continue,
                     _ => return Err(IdError::WrongType { path: path.to_owned() }),
                 };
                 if let Some(first) = ids.get(&id) {
@@ -106,6 +104,7 @@ mod tests {
     #[test]
     fn invalid_ids() {
         for (config, want) in [
+            (json!({ "a": { "@id": null } }), "/config/a: @id field must be a string or number"),
             (json!({ "a": { "@id": [] } }), "/config/a: @id field must be a string or number"),
             (json!([{ "@id": "x" }, { "@id": "x" }]), "duplicate ID 'x' found at /config/0 and /config/1"),
         ] {

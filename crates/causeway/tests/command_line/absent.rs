@@ -76,7 +76,7 @@ fn other_members() {
     let handler = |handler: Value| server(json!({ "listen": [":8080"], "routes": [{ "handle": [handler] }] }));
     for config in [
         Value::Null,
-        json!({ "admin": null, "logging": null, "storage": null, "apps": null, "@id": null }),
+        json!({ "admin": null, "logging": null, "storage": null, "apps": null }),
         json!({ "admin": { "remote": null, "identity": null, "config": { "load": null, "persist": null }, "origins": null } }),
         json!({ "apps": { "http": null, "tls": null, "pki": null } }),
         json!({ "apps": { "http": { "servers": null, "grace_period": null, "http_port": null } } }),
@@ -113,5 +113,15 @@ fn other_members() {
             Ok(()),
             "{config}"
         );
+    }
+    // A name that is no member is an error with null too, as in Caddy.
+    for (config, name) in [
+        (json!({ "aps": null }), "aps"),
+        (json!({ "apps": { "htp": null } }), "htp"),
+        (server(json!({ "listen": [":8080"], "lisen": null })), "lisen"),
+        (handler(json!({ "handler": "static_response", "bodi": null })), "bodi"),
+    ] {
+        let error = validate(config, &registry).map(drop).unwrap_err().to_string();
+        assert!(error.contains(&format!("unknown field `{name}`")), "{error}");
     }
 }

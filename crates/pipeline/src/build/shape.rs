@@ -4,7 +4,7 @@
 //! - A list is never accepted for a struct. Serde would fill the fields in order, so `[]` would be a configuration
 //!   that serves no requests.
 //! - `null` is an absent value, as in Go, whose programs write it for every unset pointer, slice and map. A struct's
-//!   member gets its default; anywhere else, `null` is the empty value of the requested type. `Option` maps it to
+//!   member gets its default, and a name that is none of its members remains an error; anywhere else, `null` is the empty value of the requested type. `Option` maps it to
 //!   `None`, and [`Value`] to `Value::Null`, for configurations in which it has a meaning, such as the `header`
 //!   matcher.
 
@@ -23,6 +23,14 @@ pub struct Shape<'v>(pub &'v Value);
 pub(super) struct ModuleShape<'v> {
     pub(super) members: &'v Map<String, Value>,
     pub(super) name: &'static str,
+}
+
+/// Returns the members without those of a struct's `fields` that are null.
+fn set_members<'v>(
+    members: &'v Map<String, Value>,
+    fields: &'static [&'static str],
+) -> impl Iterator<Item = (&'v String, &'v Value)> {
+    members.iter().filter(move |(key, value)| !value.is_null() || !fields.contains(&key.as_str()))
 }
 
 fn visit_members<'v, V: Visitor<'v>>(
@@ -45,11 +53,10 @@ impl<'v> Deserializer<'v> for ModuleShape<'v> {
     fn deserialize_struct<V: Visitor<'v>>(
         self,
         _: &'static str,
-        _: &'static [&'static str],
+        fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        let own = self.members.iter().filter(|(key, value)| *key != self.name && !value.is_null());
-        visit_members(own, visitor)
+        visit_members(set_members(self.members, fields).filter(|(key, _)| *key != self.name), visitor)
     }
 
     forward_to_deserialize_any! {
@@ -136,11 +143,11 @@ impl<'v> Deserializer<'v> for Shape<'v> {
     fn deserialize_struct<V: Visitor<'v>>(
         self,
         _: &'static str,
-        _: &'static [&'static str],
+        fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
         match self.0 {
-            Value::Object(members) => visit_members(members.iter().filter(|(_, value)| !value.is_null()), visitor),
+            Value::Object(members) => visit_members(set_members(members, fields), visitor),
             Value::Null => visit_members(std::iter::empty(), visitor),
             // Among them a list, which serde's derived visitors would accept.
             other => Err(mistyped(other, "an object")),
@@ -258,8 +265,11 @@ mod tests {
         assert_eq!(read(&json!({ "list": ["a", null] })), Ok(Kinds { list, ..absent() }));
         let free = BTreeMap::from([("a".to_owned(), Value::Null)]);
         assert_eq!(read(&json!({ "free": { "a": null } })), Ok(Kinds { free, ..absent() }));
-        // Also for a member that the type does not have: some of Caddy's are known but not implemented.
-        assert_eq!(read(&json!({ "other": null })), Ok(absent()));
+        // Caddy refuses a name that is none of the members also with null, so that a wrong name is noticed.
+        for read in [read(&json!({ "other": null })), module(&json!({ "handler": "x", "other": null }))] {
+            let error = read.unwrap_err();
+            assert!(error.starts_with("unknown field `other`"), "{error}");
+        }
     }
 
     // Each type in JSON's words.
