@@ -35,10 +35,10 @@ pub(crate) struct FileServer {
     #[arg(short, long)]
     browse: bool,
     /// Show the targets of symbolic links in listings
-    #[arg(long, requires = "browse")]
+    #[arg(long)]
     reveal_symlinks: bool,
     /// Largest number of entries in a listing
-    #[arg(short, long, value_name = "N", requires = "browse", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     file_limit: Option<u32>,
     /// Render files as templates
     #[arg(short, long)]

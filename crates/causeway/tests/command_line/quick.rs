@@ -73,6 +73,18 @@ fn listings() {
     assert_eq!(names(&["-b", "--reveal-symlinks"]).0.len(), 3);
     assert!(names(&["-b", "--reveal-symlinks"]).1, "where the link leads");
     assert_eq!(names(&["-b", "--file-limit", "2"]).0.len(), 2);
+    // As in Caddy, options of listings have no effect without one.
+    let server = directory.start(&[
+        "file-server",
+        "-r",
+        "site/pictures",
+        "-l",
+        "127.0.0.1:0",
+        "--file-limit",
+        "2",
+        "--reveal-symlinks",
+    ]);
+    assert_eq!((get(server.port(), "/one.txt").status, get(server.port(), "/").status), (200, 404));
 }
 
 // Caddy, `file-server`: Zstandard and gzip by default, Zstandard first; `--precompressed` sends compressed files next
