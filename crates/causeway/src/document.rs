@@ -206,7 +206,12 @@ impl Document {
 
     /// The places of a word of the text, which may come from an environment variable.
     fn locate(&self, adapted: &AdaptedDocument, word: &str) -> Vec<caddyfile::SourceLine> {
-        caddyfile::locate(&self.text, &self.name, word, &|name| adapted.variables.get(name).cloned())
+        self.locate_all(adapted, &[word]).pop().unwrap_or_default()
+    }
+
+    /// As [`locate`](Self::locate), for several words at the cost of one.
+    fn locate_all(&self, adapted: &AdaptedDocument, words: &[&str]) -> Vec<Vec<caddyfile::SourceLine>> {
+        caddyfile::locate(&self.text, &self.name, words, &|name| adapted.variables.get(name).cloned())
     }
 
     /// Describes a fault of a certificate's file, whose path begins the message, with the line that names the file.

@@ -15,9 +15,12 @@ pub(super) fn root_warnings(document: &Document, adapted: &AdaptedDocument) -> V
     let mut roots = BTreeSet::new();
     collect(&adapted.json, &mut roots);
     let literal = roots.into_iter().filter(|root| !root.is_empty() && !root.contains('{'));
-    literal
-        .filter_map(|root| Some(Warning { at: place(document, adapted, root), message: complaint(Path::new(root))? }))
-        .collect()
+    let found = literal.filter_map(|root| Some((root, complaint(Path::new(root))?)));
+    let (roots, messages): (Vec<_>, Vec<_>) = found.unzip();
+    let places = places(document, adapted, &roots);
+    let mut warnings: Vec<_> = places.into_iter().zip(messages).map(|(at, message)| Warning { at, message }).collect();
+    warnings.sort_by_key(|Warning { at, .. }| (Arc::clone(&at.file), at.line, at.column));
+    warnings
 }
 
 /// Collects the `root` of every `vars` and `file_server` handler and of every `file` matcher.
@@ -47,21 +50,25 @@ fn complaint(root: &Path) -> Option<String> {
     Some(format!("found the root '{}', expected a directory that can be read: {found}", root.display()))
 }
 
-/// Returns the position of `root` in the text, or of its first line when it is not found.
-fn place(document: &Document, adapted: &AdaptedDocument, root: &str) -> Position {
+/// Returns the position of each root in the text, or of its first line when it is not found.
+fn places(document: &Document, adapted: &AdaptedDocument, roots: &[&str]) -> Vec<Position> {
     let file: Arc<str> = Arc::from(&*document.name);
     match document.language {
         Language::Caddyfile => {
-            let words = document.locate(adapted, root);
-            words.into_iter().next().map_or(Position { file, line: 1, column: 1 }, |word| word.at)
+            let start = Position { file, line: 1, column: 1 };
+            let found = document.locate_all(adapted, roots);
+            found.into_iter().map(|words| words.into_iter().next().map_or(start.clone(), |word| word.at)).collect()
         }
         Language::Json => {
-            let quoted = Value::from(root).to_string();
-            let before = document.text.find(&quoted).map_or("", |at| &document.text[..at]);
-            let line = before.matches('\n').count() + 1;
-            let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-            let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-            Position { file, line: count(line), column: count(column) }
+            let at = |root: &str| {
+                let quoted = Value::from(root).to_string();
+                let before = document.text.find(&quoted).map_or("", |at| &document.text[..at]);
+                let line = before.matches('\n').count() + 1;
+                let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+                let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+                Position { file: Arc::clone(&file), line: count(line), column: count(column) }
+            };
+            roots.iter().map(|root| at(root)).collect()
         }
     }
 }

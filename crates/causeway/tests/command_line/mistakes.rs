@@ -390,7 +390,7 @@ fn roots_that_cannot_be_read() {
         (
             "Caddyfile",
             format!(
-                "Warning: Caddyfile:4:8: {}Warning: Caddyfile:2:7: {absent}",
+                "Warning: Caddyfile:2:7: {absent}Warning: Caddyfile:4:8: {}",
                 found("file", "it is not a directory")
             ),
         ),
@@ -487,10 +487,6 @@ fn in_flags() {
         (
             &["run", "--workers", "0"],
             "invalid value '0' for '--workers <N>': 0 is not in 1..=1024; see `causeway run --help`",
-        ),
-        (
-            &["file-server", "--file-limit", "3"],
-            "the following required arguments were not provided: --browse[=<true|false>]; see `causeway file-server --help`",
         ),
         (
             &["respond", "--status", "99"],
