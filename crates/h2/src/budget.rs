@@ -20,7 +20,7 @@ pub struct Budgets {
     /// buffer them all (CVE-2019-9512, CVE-2019-9515).
     pub acks: u32,
     /// Burst of frames that carry neither a head nor content: PING, SETTINGS, PRIORITY, PRIORITY_UPDATE, WINDOW_UPDATE, RST_STREAM and
-    /// unknown ones; default 2000. Each HEADERS frame gives 16 of them back, each DATA frame sent 4. A WINDOW_UPDATE of 1 KiB or more is
+    /// unknown ones; default 2000. Each stream that is opened gives 16 of them back, each DATA frame sent 4. A WINDOW_UPDATE of 1 KiB or more is
     /// free if as many bytes of content were sent.
     pub control: u32,
     /// Number of such frames that each second adds; default 200.
@@ -46,7 +46,7 @@ impl Default for Budgets {
             resets: 200,
             resets_per_second: 33,
             acks: 1000,
-            // Clients acknowledge and ping in proportion to traffic; heads and DATA frames give frames back.
+            // Clients acknowledge and ping in proportion to traffic; streams and DATA frames give frames back.
             control: 2000,
             control_per_second: 200,
             empty_data: 100,
@@ -152,8 +152,8 @@ pub(crate) struct BudgetUse {
     announceable: u64,
 }
 
-/// Number of control frames that each received head and each sent DATA frame give back.
-const CONTROL_FOR_HEAD: u32 = 16;
+/// Number of control frames that each opened stream and each sent DATA frame give back.
+const CONTROL_FOR_STREAM: u32 = 16;
 const CONTROL_FOR_DATA: u32 = 4;
 
 /// Increment of a WINDOW_UPDATE from which on sent content pays for it. Common peers announce content in steps of 4 KiB or more, twice
@@ -220,9 +220,10 @@ impl BudgetUse {
         self.empty_data.take(budgets.empty_data, budgets.empty_data_per_second, &self.clock)
     }
 
+    /// A stream was opened. Heads that open none give nothing back, as their number would be unlimited.
     #[inline]
-    pub(crate) fn head_received(&mut self, budgets: &Budgets) {
-        self.control.left = (self.control.left + CONTROL_FOR_HEAD).min(budgets.control);
+    pub(crate) fn stream_opened(&mut self, budgets: &Budgets) {
+        self.control.left = (self.control.left + CONTROL_FOR_STREAM).min(budgets.control);
     }
 
     #[inline]

@@ -332,7 +332,6 @@ impl Connection {
             self_dependent = depends_on(priority) == frame.stream;
             fragment = rest;
         }
-        self.budget_use.head_received(&self.settings.budgets);
         let end_stream = frame.has(flag::END_STREAM);
         if frame.has(flag::END_HEADERS) {
             let bytes = BlockBytes::Read(fragment);
@@ -391,6 +390,7 @@ impl Connection {
         local: Local,
         priority: Priority,
     ) {
+        self.budget_use.stream_opened(&self.settings.budgets);
         self.streams.open(Stream {
             id,
             send: Window::new(self.peer.initial_window),
@@ -443,7 +443,11 @@ impl Connection {
     pub(crate) fn handle_late_block(&mut self, block: &FieldBlock<'_>) -> Result<(), ConnectionError> {
         self.decode(block, &mut NoSink)?;
         self.check_closed(block.stream)?;
-        self.budget_use.count_control(&self.settings.budgets)
+        match self.role {
+            Role::Server => self.budget_use.count_control(&self.settings.budgets),
+            // The response of each stream that the client has cancelled may be in flight.
+            Role::Client => Ok(()),
+        }
     }
 
     /// Returns the fault of a frame on a closed stream; `Ok` if the peer may not have received our reset yet.

@@ -141,6 +141,29 @@ fn control_frames() {
     }
 }
 
+// RFC 9113 §5.1: heads on a stream that the server reset are ignored, but they are work without a request. Trailers belong to their request.
+#[test]
+fn heads_that_open_no_stream() {
+    let late = headers(1, END_STREAM, &[(":method", "GET")]);
+    let with_frames = |frames: &[u8], count: usize| [frames, &ping(0, b"12345678").repeat(count)].concat();
+    for (pings, bound) in [(0, 1990..=2000), (15, 120..=125)] {
+        let mut peer = connected();
+        peer.feed(&late);
+        assert_eq!(peer.take(), "> 1 RST_STREAM PROTOCOL_ERROR");
+        let broken = until_broken(&mut peer, 3000, |_| with_frames(&late, pings));
+        assert!(broken.is_some_and(|at| bound.contains(&at)), "{broken:?}");
+    }
+    let mut peer = connected();
+    let trailers = |id| headers(id, END_STREAM, &[("x", "y")]);
+    // 16 of the 26 frames are the request's.
+    let broken = (0..1000).map(|at| at * 2 + 1).position(|id| {
+        peer.feed(&with_frames(&[post(id), trailers(id)].concat(), 26));
+        peer.send_head(id, &[], 204, Framing::Empty);
+        peer.take().contains("< broken")
+    });
+    assert!(broken.is_some_and(|at| (190..=200).contains(&at)), "{broken:?}");
+}
+
 // A download may last without end, with frames and announcements of any size. Go's client announces each read of 4 KiB or more, for the
 // stream and for the connection.
 #[test]
