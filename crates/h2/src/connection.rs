@@ -489,9 +489,9 @@ impl Connection {
     /// Whether a frame other than DATA is incomplete.
     pub(crate) fn is_amid_frame(&self) -> bool {
         match self.inbound {
-            InputState::Preface | InputState::Settings | InputState::Block(_) => true,
+            InputState::Preface | InputState::Settings | InputState::Block(_) | InputState::Skip(_) => true,
             InputState::Frame => self.partial,
-            InputState::Data { .. } | InputState::Skip(_) | InputState::Over => false,
+            InputState::Data { .. } | InputState::Over => false,
         }
     }
 

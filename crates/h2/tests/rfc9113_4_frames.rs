@@ -111,6 +111,8 @@ fn an_incomplete_frame_has_the_timeout_of_a_head() {
         ("one byte", whole[..1].to_vec(), "head"),
         ("a frame's start", whole[..9].to_vec(), "head"),
         ("most of it", whole[..whole.len() - 1].to_vec(), "head"),
+        ("a part of an unknown one", frame(0x77, 0, 0, b"hello")[..11].to_vec(), "head"),
+        ("all of an unknown one", frame(0x77, 0, 0, b"hello"), "keep-alive"),
         ("a block to be continued", frame(0x1, END_STREAM, 1, &[0x82]), "head"),
         ("all of it", whole.clone(), "nothing"),
         ("content", [post(1), data(1, 0, b"hello")[..11].to_vec()].concat(), "nothing"),
@@ -118,6 +120,9 @@ fn an_incomplete_frame_has_the_timeout_of_a_head() {
         let mut peer = Peer::connected(Settings::default());
         peer.feed(&input);
         assert_eq!(peer.state(), state, "{why}");
+        let mut slow = Peer::connected(Settings::default());
+        input.chunks(1).for_each(|byte| slow.feed(byte));
+        assert_eq!(slow.state(), state, "{why}, byte by byte");
         if state == "head" {
             let event = peer.server.handle_timeout(&mut peer.out).unwrap();
             peer.note(event, &[]);
