@@ -26,6 +26,10 @@ impl TimerKey {
     pub(crate) const UNFILED: Self = Self(u32::MAX);
 }
 
+/// A time in two bytes: the number of ticks since the wheel's start, rounded up, modulo 109 minutes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct CoarseTime(u16);
+
 /// One connection's timer, a node of its bucket's doubly linked list.
 struct Timer {
     /// The tick at which the timer fires, or `NEVER`. It may be later than `filed`.
@@ -139,10 +143,27 @@ impl Wheel {
         }
     }
 
-    /// Returns the tick of a deadline, rounded up, and at least the current tick.
+    /// Returns the tick of a deadline, at least the current tick.
     fn tick_of(&self, deadline: Instant) -> u32 {
-        let since = deadline.saturating_duration_since(self.start);
-        ticks(since + (TICK - Duration::from_nanos(1))).max(self.tick)
+        self.tick_at(deadline).max(self.tick)
+    }
+
+    /// Returns the tick of a time, rounded up.
+    fn tick_at(&self, at: Instant) -> u32 {
+        ticks(at.saturating_duration_since(self.start) + (TICK - Duration::from_nanos(1)))
+    }
+
+    /// Reduces a time to two bytes.
+    pub(crate) fn coarse(&self, at: Instant) -> CoarseTime {
+        CoarseTime(self.tick_at(at) as u16)
+    }
+
+    /// Returns the latest time until `now` that `coarse` may stand for, up to a tick later than the original one. After 109 minutes that is a
+    /// later one.
+    pub(crate) fn latest(&self, coarse: CoarseTime, now: Instant) -> Instant {
+        let now = self.tick_at(now);
+        let elapsed = (now as u16).wrapping_sub(coarse.0);
+        self.start + TICK * now.saturating_sub(elapsed.into())
     }
 
     /// Returns the time of the next [`advance`](Self::advance), one tick away at most; `None` while there is no connection.

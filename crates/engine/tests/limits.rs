@@ -84,6 +84,58 @@ fn an_idle_connection_ends_without_a_response() {
     server.await_connections(0);
 }
 
+/// HTTP/2's preface and empty SETTINGS.
+const HTTP2_START: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0pingpong";
+
+/// Sends these pieces again and again. Returns whether the server closes.
+fn closes_despite(client: &mut support::TestClient, pieces: &[&[u8]]) -> bool {
+    // The range bounds the test if the timeout does not work.
+    (0..1000).zip(pieces.iter().cycle()).any(|(_, piece)| {
+        std::thread::sleep(Duration::from_millis(10));
+        client.stream.write_all(piece).is_err()
+    })
+}
+
+// docs/limits.md: "an idle connection, until its next request". As in Caddy, a frame that opens no stream is no request.
+#[test]
+fn frames_without_a_request_do_not_extend_the_idle_time() {
+    let window_update = b"\0\0\x04\x08\0\0\0\0\0\0\0\0\x01";
+    let unknown = b"\0\0\x01\x7f\0\0\0\0\0a";
+    let server = TestServer::start(|setup| setup.timeouts.keep_alive = SHORT);
+    for pieces in [&[PING][..], &[window_update], &[unknown], &[&PING[..9], &PING[9..]], &[&PING[..1], &PING[1..]]] {
+        let mut client = server.client();
+        client.send(HTTP2_START);
+        assert!(closes_despite(&mut client, pieces), "{pieces:?}");
+    }
+    // RFC 9112 §2.2: empty lines before a request are ignored.
+    let mut client = server.client();
+    assert!(closes_despite(&mut client, &[b"\r\n"]));
+}
+
+// docs/limits.md: "a frame other than DATA that is begun and not completed".
+#[test]
+fn a_frame_of_an_unknown_type_has_a_time_limit() {
+    let server = TestServer::start(|setup| setup.timeouts.head = SHORT);
+    let mut client = server.client();
+    client.send([HTTP2_START, b"\0\x40\0\x7f\0\0\0\0\0"].concat());
+    assert!(closes_despite(&mut client, &[b"a"]));
+}
+
+// RFC 9113 §6.8: a graceful shutdown does not wait for the acknowledgement of its PING for ever.
+#[test]
+fn frames_without_a_request_do_not_extend_a_shutdown() {
+    for pieces in [&[PING][..], &[&PING[..9], &PING[9..]]] {
+        let mut server = TestServer::start(|setup| setup.timeouts.linger = SHORT);
+        let mut client = server.client();
+        client.send(HTTP2_START);
+        server.await_connections(1);
+        let drained = server.drain(support::PATIENCE);
+        assert!(closes_despite(&mut client, pieces));
+        drained.join().unwrap();
+    }
+}
+
 #[test]
 fn the_reader_of_a_stalled_body_gets_an_error() {
     let server = TestServer::start(|setup| setup.timeouts.body.idle = SHORT);

@@ -37,6 +37,7 @@ use crate::clock;
 use crate::listener::Listener;
 use crate::machine::{BodyLength, ServerEvent, ServerMachine, WaitsFor};
 use crate::recycle::recycle;
+use crate::timers::CoarseTime;
 use crate::transport::Transport;
 use crate::worker::Core;
 use addresses::AddressPair;
@@ -65,6 +66,8 @@ pub(crate) struct ServerConnection<T: Transport, M: ServerMachine> {
     phase: Phase,
     /// The peer's action that the current deadline is for.
     awaited: AwaitedAction,
+    /// The start of the wait for a request that other frames interrupt, for [`begin_wait`](Self::begin_wait).
+    wait_began: CoarseTime,
     drain: DrainStep,
     /// The peer may still send bytes that nothing reads, so a plain close would send a reset.
     needs_lingering_close: bool,
@@ -138,6 +141,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             stamp: Stamp::default(),
             phase: Phase::Open,
             awaited: AwaitedAction::None,
+            wait_began: CoarseTime::default(),
             drain: DrainStep::NotBegun,
             needs_lingering_close: false,
             pauses_until_raise: RAISE_AFTER_PAUSES,
@@ -195,6 +199,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             }
             DrainStep::LastRead => {
                 self.drain = DrainStep::Draining;
+                self.awaited = AwaitedAction::None;
                 self.machine.drain(out);
             }
             DrainStep::IdleGrace | DrainStep::Draining | DrainStep::LastExchange => {}
@@ -418,6 +423,8 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         let Some(exchange) = self.exchanges.iter_mut().rfind(|exchange| exchange.stream == stream) else {
             if let ServerEvent::Fault { fault: status, .. } = event {
                 self.needs_lingering_close = true;
+                // A refused request is one too, so a wait for the next one begins.
+                self.awaited = AwaitedAction::None;
                 self.machine.refuse(stream, status, &clock::date(), out);
             }
             return;
@@ -478,7 +485,12 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             // Before the system call: the peer may react before it returns.
             progress::before_write(&mut self.stamp);
         }
-        match self.line.flush(poll_cx, out) {
+        let since = self.line.last_progress;
+        let flushed = self.line.flush(poll_cx, out);
+        if self.awaits_despite_traffic() {
+            self.line.last_progress = since;
+        }
+        match flushed {
             Flush::Complete => {}
             Flush::Blocked => {
                 // A connection with one stream keeps the low limit: it costs nothing there, and a slow reader is detected early.
@@ -507,7 +519,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
     /// Ends the exchanges that are over. If a response was cut short, which its framing does not show, closes the connection with a reset: a
     /// close without one looks like the end of a response that only the connection's end delimits.
     fn retire(&mut self, out: &mut WriteList) -> ControlFlow<()> {
-        let Self { exchanges, machine, line, needs_lingering_close, .. } = self;
+        let Self { exchanges, machine, line, needs_lingering_close, awaited, .. } = self;
         let closing = machine.should_close();
         let awaits_body = machine.waits_for() == WaitsFor::Body;
         let is_multiplexed = machine.is_multiplexed();
@@ -524,7 +536,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             let reading = exchange.inbound == Inbound::Open && exchange.ending == Ending::Complete && !last;
             exchange.sending.is_done() && !reading
         };
-        let mut needs_reset = false;
+        let (mut needs_reset, was_idle) = (false, exchanges.is_empty());
         for exchange in exchanges.extract_if(.., is_over) {
             *needs_lingering_close |= exchange.inbound != Inbound::Complete;
             // Pipelined bytes that the machine had to leave until now may hold the next request.
@@ -534,6 +546,10 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
                 machine.reset(exchange.stream, out);
             }
             recycle(&line.core, exchange);
+        }
+        if !was_idle && exchanges.is_empty() {
+            // The wait for the next request begins.
+            *awaited = AwaitedAction::None;
         }
         if needs_reset {
             line.transport.reset_on_close();

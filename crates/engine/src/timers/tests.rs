@@ -42,6 +42,22 @@ fn a_deadline_wakes_once_and_not_early() {
     assert_eq!(count.wakes(), 1);
 }
 
+// A wait that is interrupted again and again must not become longer each time.
+#[test]
+fn a_coarse_time_is_rounded_up_once() {
+    let start = Instant::now();
+    let wheel = Wheel::new(start);
+    for (at, now, want) in
+        [(0, 0, 0), (0, 5000, 0), (1, 50, 100), (100, 200, 100), (250, 260, 300), (250, 6_553_700, 300)]
+    {
+        let latest = |at| wheel.latest(wheel.coarse(at), start + ms(now));
+        assert_eq!(latest(start + ms(at)), start + ms(want), "{at}, {now}");
+        assert_eq!(latest(latest(start + ms(at))), start + ms(want), "{at}, {now}");
+    }
+    let later = wheel.latest(wheel.coarse(start), start + ms(6_553_700));
+    assert_eq!(later, start + ms(6_553_600), "it repeats after 65 536 ticks");
+}
+
 #[test]
 fn a_deadline_moves_later_and_earlier() {
     let start = Instant::now();

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::clock;
 use crate::receive_delay::ReceiveDelays;
-use crate::timers::{Sleepers, TimerKey, Wheel};
+use crate::timers::{CoarseTime, Sleepers, TimerKey, Wheel};
 
 /// The timers. [`Core::keep_time`](super::Core::keep_time) is the task that advances them.
 pub(crate) struct Timers {
@@ -46,6 +46,16 @@ impl Timers {
     /// Sets the connection's deadline, a move to a later time in O(1).
     pub(crate) fn set(&self, key: TimerKey, deadline: Instant) {
         self.wheel.borrow_mut().set(key, deadline);
+    }
+
+    /// Reduces a time to two bytes.
+    pub(crate) fn coarse(&self, at: Instant) -> CoarseTime {
+        self.wheel.borrow().coarse(at)
+    }
+
+    /// Returns the time of the last 109 minutes that `coarse` stands for.
+    pub(crate) fn of_coarse(&self, coarse: CoarseTime) -> Instant {
+        self.wheel.borrow().latest(coarse, clock::now())
     }
 
     /// Removes a connection.

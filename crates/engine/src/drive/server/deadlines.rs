@@ -44,8 +44,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         }
         let awaited = self.awaited_action(poll_cx, out);
         if awaited != self.awaited {
-            self.awaited = awaited;
-            self.line.last_progress = clock::now();
+            self.begin_wait(awaited);
         }
         self.keep_pace(awaited);
         let deadline = match awaited {
@@ -60,6 +59,37 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         }
         self.line.set_deadline(deadline);
         ControlFlow::Continue(())
+    }
+
+    /// Begins the time of an action.
+    fn begin_wait(&mut self, awaited: AwaitedAction) {
+        use AwaitedAction::{Close, Head, ReadOutput, Request};
+        let Self { line, exchanges, phase, wait_began, .. } = self;
+        let (timers, now, before) = (&line.core.timers, clock::now(), std::mem::replace(&mut self.awaited, awaited));
+        line.last_progress = match (before, awaited) {
+            // A PING in two pieces, or its acknowledgement that the peer reads late, was no request.
+            (Head | ReadOutput, Request | Close) if *phase == Phase::Open && exchanges.is_empty() => {
+                timers.of_coarse(*wait_began)
+            }
+            (Head | ReadOutput, Head | ReadOutput) => now,
+            (_, Head | ReadOutput) => {
+                let is_interrupted = matches!(before, Request | Close);
+                *wait_began = timers.coarse(if is_interrupted { line.last_progress } else { now });
+                now
+            }
+            _ => now,
+        };
+    }
+
+    /// Returns whether neither received nor sent bytes extend the time of the awaited action. A head has one time limit, however slowly its
+    /// bytes arrive, and only a request ends the wait for it.
+    pub(super) fn awaits_despite_traffic(&self) -> bool {
+        match self.awaited {
+            AwaitedAction::Head | AwaitedAction::Request => true,
+            // HTTP/2's acknowledgement. After the peer's end, responses extend the time.
+            AwaitedAction::Close => self.phase == Phase::Open,
+            _ => false,
+        }
     }
 
     fn awaited_action(&self, poll_cx: &PollContext<'_>, out: &WriteList) -> AwaitedAction {

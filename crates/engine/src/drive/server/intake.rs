@@ -8,7 +8,6 @@ use causeway_pipeline::{BodyError, Ending};
 
 use super::super::line::Intake;
 use super::super::{OUTPUT_BYTES_MAX, block_size_max};
-use super::deadlines::AwaitedAction;
 use super::exchange::Inbound;
 use super::{Phase, ServerConnection};
 use crate::clock;
@@ -32,8 +31,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
                 if let Some(read) = read {
                     self.process_or_delay(read, poll_cx);
                 }
-                // A head has one time limit, however slowly its bytes arrive.
-                if self.awaited != AwaitedAction::Head {
+                if !self.awaits_despite_traffic() {
                     self.line.last_progress = clock::now();
                 }
                 ControlFlow::Continue(true)
