@@ -6,7 +6,7 @@ mod escape;
 pub(crate) use compare::is_equal;
 
 use crate::error::FunctionError;
-use crate::functions::{Builtin, Call, Type, fixed, variadic};
+use crate::functions::{Builtin, CallContext, Type, fixed, variadic};
 use crate::print;
 use crate::value::{IntegerType, List, Value};
 
@@ -50,7 +50,7 @@ fn position(index: &Value, length: usize) -> Result<usize, FunctionError> {
     }
 }
 
-fn index(_: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
+fn index(_: &mut CallContext<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let mut item = args[0].clone();
     if matches!(item, Value::Absent | Value::Nil) {
         return Err("index of untyped nil".into());
@@ -76,7 +76,7 @@ fn index(_: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     Ok(item)
 }
 
-fn slice(_: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
+fn slice(_: &mut CallContext<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let (item, indexes) = (args[0].resolved(), &args[1..]);
     if matches!(item, Value::Absent | Value::Nil) {
         return Err("slice of untyped nil".into());
@@ -108,7 +108,7 @@ fn slice(_: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     })
 }
 
-fn len(_: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
+fn len(_: &mut CallContext<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let length = match args[0].resolved() {
         Value::Nil => return Err("len of nil pointer".into()),
         Value::Absent => return Err("reflect: call of reflect.Value.Type on zero Value".into()),

@@ -2,8 +2,8 @@
 
 use crate::error::{ExecuteError, FunctionError};
 use crate::execute::{ExecuteResult, Place, State};
-use crate::functions::{Call, Found, Signature, Type};
-use crate::tree::{Number, Operand, Pipe, PipelineStage, Term};
+use crate::functions::{CallContext, ResolvedFunction, Signature, Type};
+use crate::tree::{Command, Number, Operand, Pipe, Term};
 use crate::value::{Object, Value};
 
 /// The arguments of a command.
@@ -57,7 +57,7 @@ impl<'t> State<'t> {
         Ok(())
     }
 
-    fn command(&mut self, dot: &Value, command: &'t PipelineStage, piped: Option<Value>) -> ExecuteResult<Value> {
+    fn command(&mut self, dot: &Value, command: &'t Command, piped: Option<Value>) -> ExecuteResult<Value> {
         self.bounded(self.budget.charge_steps(1))?;
         let Some((first, operands)) = command.operands.split_first() else { return Ok(Value::Absent) };
         let arguments = Arguments { first: Some(first), operands, piped };
@@ -65,7 +65,7 @@ impl<'t> State<'t> {
             Term::Field(_) | Term::Chain(..) | Term::Variable(..) => self.access(dot, first, arguments),
             Term::Identifier(name) => {
                 self.place = Place::Operand(first);
-                self.function(dot, name, Place::PipelineStage(command), arguments)
+                self.function(dot, name, Place::Command(command), arguments)
             }
             Term::Pipe(pipe) => {
                 self.reject_arguments(&arguments)?;
@@ -192,8 +192,8 @@ impl<'t> State<'t> {
         arguments: Arguments<'t>,
     ) -> ExecuteResult<Value> {
         let values = self.arguments(dot, name, signature, arguments)?;
-        let result = object.invoke(name, &values, &mut Call::new(self.budget));
-        self.called(name, Place::Operand(operand), result)
+        let result = object.invoke(name, &values, &mut CallContext::new(self.budget));
+        self.with_call_errors(name, Place::Operand(operand), result)
     }
 
     fn function(
@@ -206,18 +206,24 @@ impl<'t> State<'t> {
         let functions = self.functions;
         let callable = match functions.find(name) {
             None => return self.fail(format!("{name:?} is not a defined function")),
-            Some(Found::And) => return self.short_circuit(dot, name, false, arguments),
-            Some(Found::Or) => return self.short_circuit(dot, name, true, arguments),
-            Some(Found::Call) => return self.call(dot, name, place, arguments),
-            Some(Found::Callable(callable)) => callable,
+            Some(ResolvedFunction::And) => return self.short_circuit(dot, name, false, arguments),
+            Some(ResolvedFunction::Or) => return self.short_circuit(dot, name, true, arguments),
+            Some(ResolvedFunction::CallBuiltin) => return self.call_builtin(dot, name, place, arguments),
+            Some(ResolvedFunction::Callable(callable)) => callable,
         };
         let values = self.arguments(dot, name, callable.signature(), arguments)?;
-        let result = callable.call(&mut Call::new(self.budget), &values);
-        self.called(name, place, result)
+        let result = callable.invoke(&mut CallContext::new(self.budget), &values);
+        self.with_call_errors(name, place, result)
     }
 
     /// The function `call`. It always fails: values are never functions.
-    fn call(&mut self, dot: &Value, name: &str, place: Place<'t>, arguments: Arguments<'t>) -> ExecuteResult<Value> {
+    fn call_builtin(
+        &mut self,
+        dot: &Value,
+        name: &str,
+        place: Place<'t>,
+        arguments: Arguments<'t>,
+    ) -> ExecuteResult<Value> {
         const SIGNATURE: Signature = Signature::variadic(&[Type::Value, Type::Value]);
         let callee = arguments.operands.first().map_or_else(|| "<no value>".to_owned(), ToString::to_string);
         let values = self.arguments(dot, name, SIGNATURE, arguments)?;
@@ -225,7 +231,7 @@ impl<'t> State<'t> {
             Value::Absent | Value::Nil => "call of nil".to_owned(),
             value => format!("non-function {callee} of type {}", value.type_name()),
         };
-        self.called(name, place, Err(message.into()))
+        self.with_call_errors(name, place, Err(message.into()))
     }
 
     /// `and` and `or` evaluate no argument after the first one whose truth is `stop_at`.
@@ -249,7 +255,12 @@ impl<'t> State<'t> {
         Ok(arguments.piped.unwrap_or(value))
     }
 
-    fn called(&mut self, name: &str, place: Place<'t>, result: Result<Value, FunctionError>) -> ExecuteResult<Value> {
+    fn with_call_errors(
+        &mut self,
+        name: &str,
+        place: Place<'t>,
+        result: Result<Value, FunctionError>,
+    ) -> ExecuteResult<Value> {
         let failed = |state: &mut Self, message: String| -> ExecuteError {
             state.place = place;
             state.error(format!("error calling {name}: {message}"))

@@ -8,7 +8,7 @@ use crate::format::quoted;
 use crate::functions::Functions;
 use crate::print;
 use crate::set::TemplateSet;
-use crate::tree::{Branch, Invocation, Operand, Pipe, PipelineStage, Template, TemplateNode};
+use crate::tree::{Branch, Command, Invocation, Operand, Pipe, Template, TemplateNode};
 use crate::value::Value;
 
 /// A node of the tree, for the place of an error.
@@ -16,7 +16,7 @@ use crate::value::Value;
 pub(crate) enum Place<'t> {
     Start,
     Pipe(&'t Pipe),
-    PipelineStage(&'t PipelineStage),
+    Command(&'t Command),
     Operand(&'t Operand),
     Invocation(&'t Invocation),
 }
@@ -26,7 +26,7 @@ impl Place<'_> {
         match self {
             Self::Start => None,
             Self::Pipe(node) => Some((node.at, node.to_string())),
-            Self::PipelineStage(node) => Some((node.at, node.to_string())),
+            Self::Command(node) => Some((node.at, node.to_string())),
             Self::Operand(node) => Some((node.at, node.to_string())),
             Self::Invocation(node) => Some((node.at, node.to_string())),
         }

@@ -110,11 +110,11 @@ impl Signature {
 
 /// The resources of a function while it runs.
 #[derive(Debug)]
-pub struct Call<'a> {
+pub struct CallContext<'a> {
     budget: &'a Budget,
 }
 
-impl<'a> Call<'a> {
+impl<'a> CallContext<'a> {
     pub(crate) fn new(budget: &'a Budget) -> Self {
         Self { budget }
     }
@@ -155,7 +155,7 @@ impl<'a> Call<'a> {
 }
 
 /// The body of a function of the crate.
-pub(crate) type Body = fn(&mut Call<'_>, &[Value]) -> Result<Value, FunctionError>;
+pub(crate) type Body = fn(&mut CallContext<'_>, &[Value]) -> Result<Value, FunctionError>;
 
 /// A function of the crate, in a table in the order of the names.
 pub(crate) struct Builtin {
@@ -172,7 +172,7 @@ pub(crate) const fn variadic(name: &'static str, parameters: &'static [Type], bo
     Builtin { name, signature: Signature::variadic(parameters), body }
 }
 
-type Custom = Box<dyn Fn(&mut Call<'_>, &[Value]) -> Result<Value, FunctionError>>;
+type Custom = Box<dyn Fn(&mut CallContext<'_>, &[Value]) -> Result<Value, FunctionError>>;
 
 /// The functions that templates can call.
 pub struct Functions {
@@ -187,10 +187,11 @@ impl fmt::Debug for Functions {
 }
 
 /// The function of a name.
-pub(crate) enum Found<'a> {
+pub(crate) enum ResolvedFunction<'a> {
     And,
     Or,
-    Call,
+    /// Go's `call`.
+    CallBuiltin,
     Callable(Callable<'a>),
 }
 
@@ -225,7 +226,7 @@ impl Functions {
         mut self,
         name: &str,
         signature: Signature,
-        body: impl Fn(&mut Call<'_>, &[Value]) -> Result<Value, FunctionError> + 'static,
+        body: impl Fn(&mut CallContext<'_>, &[Value]) -> Result<Value, FunctionError> + 'static,
     ) -> Self {
         self.custom.insert(name.to_owned(), (signature, Box::new(body)));
         self
@@ -237,20 +238,20 @@ impl Functions {
         self.find(name).is_some()
     }
 
-    pub(crate) fn find(&self, name: &str) -> Option<Found<'_>> {
+    pub(crate) fn find(&self, name: &str) -> Option<ResolvedFunction<'_>> {
         if let Some((signature, body)) = self.custom.get(name) {
-            return Some(Found::Callable(Callable::Custom(*signature, body)));
+            return Some(ResolvedFunction::Callable(Callable::Custom(*signature, body)));
         }
         match name {
-            "and" => return Some(Found::And),
-            "or" => return Some(Found::Or),
-            "call" => return Some(Found::Call),
+            "and" => return Some(ResolvedFunction::And),
+            "or" => return Some(ResolvedFunction::Or),
+            "call" => return Some(ResolvedFunction::CallBuiltin),
             _ => {}
         }
         let tables = if self.has_sprig { sprig::TABLES } else { &[] };
         tables.iter().chain([&builtins::BUILTINS]).find_map(|table| {
             let at = table.binary_search_by(|builtin| builtin.name.cmp(name)).ok()?;
-            Some(Found::Callable(Callable::Builtin(&table[at])))
+            Some(ResolvedFunction::Callable(Callable::Builtin(&table[at])))
         })
     }
 }
@@ -263,7 +264,7 @@ impl Callable<'_> {
         }
     }
 
-    pub(crate) fn call(&self, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
+    pub(crate) fn invoke(&self, call: &mut CallContext<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
         match self {
             Self::Builtin(builtin) => (builtin.body)(call, arguments),
             Self::Custom(_, body) => body(call, arguments),

@@ -3,7 +3,7 @@
 //! # In reading order
 //! - [`TemplateSet`]: templates that know each other by name; [`ParseError`], [`ExecuteError`]
 //! - [`Value`], [`Object`], [`List`], [`Map`]: the data
-//! - [`Functions`], [`Signature`], [`Type`], [`Call`]: the functions, and their resources
+//! - [`Functions`], [`Signature`], [`Type`], [`CallContext`]: the functions, and their resources
 //! - [`ExecutionLimits`], [`Budget`], [`LimitError`]: the bounds of an execution; [`NESTING_MAX`], [`TEXT_BYTES_MAX`]
 //! - `lex`, `parse`, `tree`: from a text to a tree, and its source in normal form
 //! - `bounds`, `budget`, `error`, `functions`, `set`, `value`: the modules of the items above
@@ -33,6 +33,6 @@ pub use budget::{
     VALUE_DEPTH_MAX,
 };
 pub use error::{ExecuteError, FunctionError, ParseError};
-pub use functions::{Call, Functions, Signature, Type};
+pub use functions::{CallContext, Functions, Signature, Type};
 pub use set::TemplateSet;
 pub use value::{Element, Entries, IntegerType, List, Map, Object, Value};

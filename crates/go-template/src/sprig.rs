@@ -25,7 +25,7 @@ mod versions;
 pub(crate) use regexps::RegexCache;
 
 use crate::error::FunctionError;
-use crate::functions::{Builtin, Call, Type, fixed, variadic};
+use crate::functions::{Builtin, CallContext, Type, fixed, variadic};
 use crate::print;
 use crate::value::{List, Value};
 
@@ -97,7 +97,7 @@ fn text(value: &Value) -> &[u8] {
 }
 
 /// Returns the text of any value, as `%v` prints it. Also the copy of a string uses memory: a list can have one string many times.
-fn to_text(call: &Call<'_>, value: &Value) -> Result<Vec<u8>, FunctionError> {
+fn to_text(call: &CallContext<'_>, value: &Value) -> Result<Vec<u8>, FunctionError> {
     match value {
         Value::String(text) => {
             call.charge_memory(text.len())?;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::error::FunctionError;
-use crate::functions::{Call, Signature};
+use crate::functions::{CallContext, Signature};
 
 /// A value of a template: data, a variable, an argument or a result.
 ///
@@ -115,7 +115,7 @@ pub trait Object: std::fmt::Debug {
     ///
     /// # Errors
     /// The method's own: the execution ends with it.
-    fn invoke(&self, name: &str, arguments: &[Value], call: &mut Call<'_>) -> Result<Value, FunctionError> {
+    fn invoke(&self, name: &str, arguments: &[Value], call: &mut CallContext<'_>) -> Result<Value, FunctionError> {
         let _ = (arguments, call);
         Err(format!("{} has no method {name}", self.type_name()).into())
     }

@@ -2,7 +2,7 @@
 
 mod support;
 
-use causeway_go_template::{Call, ExecutionLimits, Functions, IntegerType, Signature, TemplateSet, Type, Value};
+use causeway_go_template::{CallContext, ExecutionLimits, Functions, IntegerType, Signature, TemplateSet, Type, Value};
 use proptest::prelude::*;
 use support::unquoted;
 
@@ -144,7 +144,7 @@ fn a_dictionary_cannot_contain_itself() {
 // A custom function hides the one of Go with its name, and gets the arguments of its own signature.
 #[test]
 fn a_custom_function_may_be_named_call() {
-    let count = |_: &mut Call<'_>, args: &[Value]| Ok(Value::Int(i64::try_from(args.len()).unwrap()));
+    let count = |_: &mut CallContext<'_>, args: &[Value]| Ok(Value::Int(i64::try_from(args.len()).unwrap()));
     let functions = Functions::new().with("call", Signature::variadic(&[Type::Any]), count);
     let got = execute_with(&functions, b"{{call 1 2}} {{3 | call}}", ExecutionLimits::default());
     assert_eq!(got, ("output", b"2 1".to_vec()));

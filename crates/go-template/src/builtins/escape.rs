@@ -5,14 +5,14 @@ use std::fmt::Write;
 use crate::budget::{LimitError, Text};
 use crate::error::FunctionError;
 use crate::format::is_printable;
-use crate::functions::Call;
+use crate::functions::CallContext;
 use crate::print;
 use crate::value::Value;
 
 type Escape = fn(&mut Text<'_>, &[u8]) -> Result<(), LimitError>;
 
 /// Prints the arguments as `print` does, and escapes the text.
-pub(super) fn with(call: &mut Call<'_>, args: &[Value], escape: Escape) -> Result<Value, FunctionError> {
+pub(super) fn with(call: &mut CallContext<'_>, args: &[Value], escape: Escape) -> Result<Value, FunctionError> {
     let printed = match args {
         [Value::String(text)] => text.to_vec(),
         // As in Go, a nil argument prints `<no value>` here, but `<nil>` with `print`.

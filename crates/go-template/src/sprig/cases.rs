@@ -5,7 +5,7 @@
 use super::chars::{self, LETTER, LOWER, NUMBER, PUNCTUATION, TITLE, UPPER, chars, decode, mapped};
 use super::{STRING, fixed, text};
 use crate::error::FunctionError;
-use crate::functions::{Builtin, Call, Type};
+use crate::functions::{Builtin, CallContext, Type};
 use crate::value::Value;
 
 pub(super) static BUILTINS: &[Builtin] = &[
@@ -26,7 +26,7 @@ pub(super) static BUILTINS: &[Builtin] = &[
 ];
 
 /// Changes a text to one of at most three times its bytes.
-fn map_text(call: &Call<'_>, value: &Value, change: impl Fn(&[u8]) -> Vec<u8>) -> Result<Value, FunctionError> {
+fn map_text(call: &CallContext<'_>, value: &Value, change: impl Fn(&[u8]) -> Vec<u8>) -> Result<Value, FunctionError> {
     let text = text(value);
     call.charge_memory(text.len())?;
     call.charge_steps(text.len() / 8)?;
@@ -313,7 +313,7 @@ enum LongWords {
 
 /// Breaks lines at spaces. The width counts bytes.
 fn wrap(
-    call: &Call<'_>,
+    call: &CallContext<'_>,
     width: &Value,
     separator: &[u8],
     value: &Value,

@@ -5,7 +5,7 @@ use num_bigint::{BigInt, Sign};
 use super::numbers::float64;
 use super::{ANY, fixed, variadic};
 use crate::error::FunctionError;
-use crate::functions::{Builtin, Call, Type};
+use crate::functions::{Builtin, CallContext, Type};
 use crate::value::Value;
 
 const TWO: &[Type] = &[Type::Any, Type::Any];
@@ -33,7 +33,7 @@ struct Decimal {
 type Operation = fn(&Decimal, &Decimal) -> Result<Decimal, FunctionError>;
 
 /// Applies an operation to a number and each argument, and rounds the result to a float.
-fn calculate(call: &Call<'_>, first: f64, args: &[Value], operation: Operation) -> Result<Value, FunctionError> {
+fn calculate(call: &CallContext<'_>, first: f64, args: &[Value], operation: Operation) -> Result<Value, FunctionError> {
     let mut result = Decimal::of(first)?;
     for arg in args {
         // Exact products grow with each factor, so they count as memory.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{ANY, fixed, is_empty, is_nil, text, to_text, variadic};
 use crate::budget::{LimitError, VALUE_DEPTH_MAX};
 use crate::error::FunctionError;
-use crate::functions::{Builtin, Call, Type};
+use crate::functions::{Builtin, CallContext, Type};
 use crate::value::{Element, Entries, List, Map, Value};
 
 const MAP_AND_NAME: &[Type] = &[Type::Map, Type::String];
@@ -73,14 +73,14 @@ fn map(value: &Value) -> Result<Map, FunctionError> {
 }
 
 /// Returns the value of a key. Comparing keys takes time.
-fn found(call: &Call<'_>, dictionary: &Value, key: &Value) -> Result<Option<Value>, FunctionError> {
+fn found(call: &CallContext<'_>, dictionary: &Value, key: &Value) -> Result<Option<Value>, FunctionError> {
     call.charge_steps(text(key).len() / 64)?;
     Ok(map(dictionary)?.value(text(key)))
 }
 
 /// Returns the key of a new entry. It shares the bytes of a string, but is charged as a copy: the dictionary compares it with
 /// other keys, which takes as long.
-fn key(call: &Call<'_>, value: &Value) -> Result<Arc<[u8]>, FunctionError> {
+fn key(call: &CallContext<'_>, value: &Value) -> Result<Arc<[u8]>, FunctionError> {
     match value {
         Value::String(text) => {
             call.charge_memory(text.len())?;
@@ -91,7 +91,7 @@ fn key(call: &Call<'_>, value: &Value) -> Result<Arc<[u8]>, FunctionError> {
 }
 
 /// Sets a key, unless the dictionary would then be within itself and never be freed.
-fn insert(call: &Call<'_>, map: &Map, key: Arc<[u8]>, value: Value) -> Result<(), FunctionError> {
+fn insert(call: &CallContext<'_>, map: &Map, key: Arc<[u8]>, value: Value) -> Result<(), FunctionError> {
     call.charge_memory(ENTRY_BYTES)?;
     if reaches(call, &value, map)? {
         return Err("a dictionary cannot be within itself".into());
@@ -101,7 +101,7 @@ fn insert(call: &Call<'_>, map: &Map, key: Arc<[u8]>, value: Value) -> Result<()
 }
 
 /// Returns whether a dictionary is a value, or within it.
-fn reaches(call: &Call<'_>, value: &Value, target: &Map) -> Result<bool, FunctionError> {
+fn reaches(call: &CallContext<'_>, value: &Value, target: &Map) -> Result<bool, FunctionError> {
     let mut pending = vec![value.clone()];
     while let Some(value) = pending.pop() {
         call.charge_steps(1)?;
@@ -116,7 +116,7 @@ fn reaches(call: &Call<'_>, value: &Value, target: &Map) -> Result<bool, Functio
 }
 
 /// Returns the entries whose names are given, or the others.
-fn filter(call: &Call<'_>, args: &[Value], keeps_named: bool) -> Result<Value, FunctionError> {
+fn filter(call: &CallContext<'_>, args: &[Value], keeps_named: bool) -> Result<Value, FunctionError> {
     let map = map(&args[0])?;
     let entries = map.entries();
     call.charge_memory(ENTRY_BYTES * entries.len())?;
@@ -129,7 +129,7 @@ fn filter(call: &Call<'_>, args: &[Value], keeps_named: bool) -> Result<Value, F
     Ok(Value::Map(Map::new(kept.collect(), Element::Any)))
 }
 
-fn merge_all(call: &Call<'_>, args: &[Value], overwrites: bool) -> Result<Value, FunctionError> {
+fn merge_all(call: &CallContext<'_>, args: &[Value], overwrites: bool) -> Result<Value, FunctionError> {
     let target = map(&args[0])?;
     for source in &args[1..] {
         merge(call, &target, &map(source)?, overwrites, VALUE_DEPTH_MAX)?;
@@ -139,7 +139,13 @@ fn merge_all(call: &Call<'_>, args: &[Value], overwrites: bool) -> Result<Value,
 
 /// `dario.cat/mergo`: adds the entries of `source` whose key the target does not have, or has with an empty value; if `overwrites`, all
 /// of them. Dictionaries within both are merged.
-fn merge(call: &Call<'_>, target: &Map, source: &Map, overwrites: bool, depth: u32) -> Result<(), FunctionError> {
+fn merge(
+    call: &CallContext<'_>,
+    target: &Map,
+    source: &Map,
+    overwrites: bool,
+    depth: u32,
+) -> Result<(), FunctionError> {
     let depth = depth.checked_sub(1).ok_or(LimitError::ValueDepth)?;
     let is_typed = target.element() != Element::Any && target.element() != source.element();
     call.charge_memory(ENTRY_BYTES * source.entries().len())?;
@@ -172,7 +178,7 @@ fn merge(call: &Call<'_>, target: &Map, source: &Map, overwrites: bool, depth: u
     Ok(())
 }
 
-fn deep_copy(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
+fn deep_copy(call: &mut CallContext<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     if is_nil(&args[0]) {
         return Err("reflect: call of reflect.Value.Type on zero Value".into());
     }
@@ -180,7 +186,7 @@ fn deep_copy(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError
 }
 
 /// Copies a value with all containers within it.
-fn copy(call: &Call<'_>, value: &Value, depth: u32) -> Result<Value, FunctionError> {
+fn copy(call: &CallContext<'_>, value: &Value, depth: u32) -> Result<Value, FunctionError> {
     let depth = depth.checked_sub(1).ok_or(LimitError::ValueDepth)?;
     call.charge_steps(1)?;
     call.charge_memory(value.size())?;
@@ -200,7 +206,7 @@ fn copy(call: &Call<'_>, value: &Value, depth: u32) -> Result<Value, FunctionErr
 }
 
 /// Returns the value at the end of a path of keys, or the default that comes after them and before the dictionary.
-fn dig(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
+fn dig(call: &mut CallContext<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let [keys @ .., default, dict] = args else { return Err("dig needs at least three arguments".into()) };
     if keys.is_empty() {
         return Err("dig needs at least three arguments".into());

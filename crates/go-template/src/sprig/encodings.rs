@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256, Sha512};
 
 use super::{STRING, fixed, text};
 use crate::error::FunctionError;
-use crate::functions::{Builtin, Call};
+use crate::functions::{Builtin, CallContext};
 use crate::value::Value;
 
 pub(super) static BUILTINS: &[Builtin] = &[
@@ -41,7 +41,7 @@ pub(super) static BUILTINS: &[Builtin] = &[
     fixed("sha512sum", STRING, |call, args| digest::<Sha512>(call, &args[0])),
 ];
 
-fn digest<D: Digest>(call: &Call<'_>, value: &Value) -> Result<Value, FunctionError> {
+fn digest<D: Digest>(call: &CallContext<'_>, value: &Value) -> Result<Value, FunctionError> {
     call.charge_steps(1 + text(value).len() / 16)?;
     let mut shown = String::new();
     for byte in D::digest(text(value)).iter() {

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use crate::budget::{LimitError, VALUE_DEPTH_MAX};
 use crate::error::FunctionError;
-use crate::functions::Call;
+use crate::functions::CallContext;
 use crate::value::Value;
 
 /// Returns whether two values have the same type and the same content.
-pub(super) fn is_deeply_equal(call: &Call<'_>, a: &Value, b: &Value) -> Result<bool, FunctionError> {
+pub(super) fn is_deeply_equal(call: &CallContext<'_>, a: &Value, b: &Value) -> Result<bool, FunctionError> {
     is_equal(call, a, b, VALUE_DEPTH_MAX)
 }
 
-fn is_equal(call: &Call<'_>, a: &Value, b: &Value, depth: u32) -> Result<bool, FunctionError> {
+fn is_equal(call: &CallContext<'_>, a: &Value, b: &Value, depth: u32) -> Result<bool, FunctionError> {
     let depth = depth.checked_sub(1).ok_or(LimitError::ValueDepth)?;
     call.charge_steps(1)?;
     Ok(match (a, b) {
@@ -67,7 +67,7 @@ fn is_equal(call: &Call<'_>, a: &Value, b: &Value, depth: u32) -> Result<bool, F
 }
 
 /// Returns whether two keys are equal. Copies of a dictionary share the bytes of their keys.
-fn is_same_key(call: &Call<'_>, a: &Arc<[u8]>, b: &Arc<[u8]>) -> Result<bool, FunctionError> {
+fn is_same_key(call: &CallContext<'_>, a: &Arc<[u8]>, b: &Arc<[u8]>) -> Result<bool, FunctionError> {
     if Arc::ptr_eq(a, b) {
         return Ok(true);
     }

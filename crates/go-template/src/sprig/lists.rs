@@ -4,7 +4,7 @@ use super::equal::is_deeply_equal;
 use super::numbers::int64;
 use super::{ANY, fixed, is_empty, list, variadic};
 use crate::error::FunctionError;
-use crate::functions::{Builtin, Call, Type};
+use crate::functions::{Builtin, CallContext, Type};
 use crate::value::{Element, List, Value};
 
 const LIST_AND_ANY: &[Type] = &[Type::Any, Type::Any];
@@ -51,14 +51,14 @@ pub(super) static BUILTINS: &[Builtin] = &[
 ];
 
 /// Returns the elements of a list in a vector of their own.
-fn copy(call: &Call<'_>, value: &Value) -> Result<Vec<Value>, FunctionError> {
+fn copy(call: &CallContext<'_>, value: &Value) -> Result<Vec<Value>, FunctionError> {
     let list = list(value)?;
     call.charge_memory(size_of_val(list.items()))?;
     Ok(list.items().to_vec())
 }
 
 /// Returns whether one of the items equals the value, also in its type.
-fn contains(call: &Call<'_>, items: &[Value], value: &Value) -> Result<bool, FunctionError> {
+fn contains(call: &CallContext<'_>, items: &[Value], value: &Value) -> Result<bool, FunctionError> {
     for item in items {
         if is_deeply_equal(call, value, item)? {
             return Ok(true);
@@ -67,25 +67,25 @@ fn contains(call: &Call<'_>, items: &[Value], value: &Value) -> Result<bool, Fun
     Ok(false)
 }
 
-fn make_list(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
+fn make_list(call: &mut CallContext<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     call.charge_memory(size_of_val(args))?;
     Ok(Value::list(args.to_vec()))
 }
 
-fn append(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
+fn append(call: &mut CallContext<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let mut items = copy(call, &args[0])?;
     items.push(args[1].clone());
     Ok(Value::list(items))
 }
 
-fn prepend(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
+fn prepend(call: &mut CallContext<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let mut items = copy(call, &args[0])?;
     items.insert(0, args[1].clone());
     Ok(Value::list(items))
 }
 
 /// Cuts a list into lists of a size. Sprig computes with floats, so that some sizes below zero have a result.
-fn chunk(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
+fn chunk(call: &mut CallContext<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let items = copy(call, &args[1])?;
     let (len, size) = (items.len() as f64, args[0].as_integer().unwrap_or(0) as f64);
     let count = ((len - 1.0) / size).floor() + 1.0;
@@ -108,28 +108,28 @@ fn chunk(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     Ok(Value::List(List::new(chunks, Element::Lists)))
 }
 
-fn compact(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
+fn compact(call: &mut CallContext<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let mut items = copy(call, &args[0])?;
     items.retain(|item| !is_empty(item));
     Ok(Value::list(items))
 }
 
-fn first(_: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
+fn first(_: &mut CallContext<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     Ok(list(&args[0])?.items().first().cloned().unwrap_or(Value::Nil))
 }
 
-fn last(_: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
+fn last(_: &mut CallContext<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     Ok(list(&args[0])?.items().last().cloned().unwrap_or(Value::Nil))
 }
 
-fn has(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
+fn has(call: &mut CallContext<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     match &args[1] {
         Value::Nil => Ok(Value::Bool(false)),
         value => Ok(Value::Bool(contains(call, list(value)?.items(), &args[0])?)),
     }
 }
 
-fn initial(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
+fn initial(call: &mut CallContext<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let mut items = copy(call, &args[0])?;
     Ok(match items.pop() {
         None => Value::List(List::nil(Element::Any)),
@@ -137,7 +137,7 @@ fn initial(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> 
     })
 }
 
-fn rest(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
+fn rest(call: &mut CallContext<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let mut items = copy(call, &args[0])?;
     if items.is_empty() {
         return Ok(Value::List(List::nil(Element::Any)));
@@ -146,14 +146,14 @@ fn rest(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     Ok(Value::list(items))
 }
 
-fn reverse(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
+fn reverse(call: &mut CallContext<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let mut items = copy(call, &args[0])?;
     items.reverse();
     Ok(Value::list(items))
 }
 
 /// Returns the elements from one position to before another. Go also shows elements beyond the end that a larger list has had.
-fn slice(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
+fn slice(call: &mut CallContext<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let list = list(&args[0])?;
     if list.items().is_empty() {
         return Ok(Value::Nil);
@@ -168,7 +168,7 @@ fn slice(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     Ok(Value::List(List::new(part.to_vec(), list.element())))
 }
 
-fn uniq(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
+fn uniq(call: &mut CallContext<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let mut kept = Vec::new();
     for item in copy(call, &args[0])? {
         if !contains(call, &kept, &item)? {
@@ -178,7 +178,7 @@ fn uniq(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     Ok(Value::list(kept))
 }
 
-fn without(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
+fn without(call: &mut CallContext<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let mut kept = Vec::new();
     for item in copy(call, &args[0])? {
         if !contains(call, &args[1..], &item)? {

@@ -2,7 +2,7 @@
 
 use super::{ANY, fixed, text, to_text, variadic};
 use crate::error::FunctionError;
-use crate::functions::{Builtin, Call, Type};
+use crate::functions::{Builtin, CallContext, Type};
 use crate::parse::number;
 use crate::value::{Element, IntegerType, List, Value};
 
@@ -99,7 +99,7 @@ pub(super) fn float64(value: &Value) -> f64 {
     }
 }
 
-fn maximum(_: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
+fn maximum(_: &mut CallContext<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     Ok(integer(args.iter().map(int64).max().unwrap_or(0)))
 }
 
@@ -124,7 +124,7 @@ fn divide(args: &[Value], divide: fn(i64, i64) -> i64) -> Result<Value, Function
 }
 
 /// Makes the integers from `start` to before `end`.
-fn integers(call: &Call<'_>, start: i64, end: i64, step: i64) -> Result<Vec<Value>, FunctionError> {
+fn integers(call: &CallContext<'_>, start: i64, end: i64, step: i64) -> Result<Vec<Value>, FunctionError> {
     let mut items = Vec::new();
     let mut next = Some(start);
     while let Some(number) = next.filter(|number| if step > 0 { *number < end } else { step < 0 && *number > end }) {
@@ -136,7 +136,7 @@ fn integers(call: &Call<'_>, start: i64, end: i64, step: i64) -> Result<Vec<Valu
 }
 
 /// Returns the integers from a first to a last one, with spaces between them, as the shell command `seq`.
-fn sequence(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
+fn sequence(call: &mut CallContext<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let numbers: Vec<i64> = args.iter().map(|value| value.as_integer().unwrap_or(0)).collect();
     let direction = |first: i64, last: i64| if last < first { -1 } else { 1 };
     let (first, step, last) = match *numbers.as_slice() {

@@ -2,7 +2,7 @@
 
 use super::{STRING, fixed, text};
 use crate::error::FunctionError;
-use crate::functions::{Builtin, Call};
+use crate::functions::{Builtin, CallContext};
 use crate::value::Value;
 
 pub(super) static BUILTINS: &[Builtin] = &[
@@ -19,7 +19,7 @@ pub(super) static BUILTINS: &[Builtin] = &[
 ];
 
 /// Returns the last element; `/` if there are only slashes, and `.` for an empty path.
-fn base(_: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
+fn base(_: &mut CallContext<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let path = text(&args[0]);
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
     let start = path[..end].iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
@@ -31,25 +31,25 @@ fn base(_: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     .into())
 }
 
-fn dir(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
+fn dir(call: &mut CallContext<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let path = text(&args[0]);
     let end = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
     clean(call, &path[..end])
 }
 
 /// Returns the end of the last element from its last point.
-fn ext(_: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
+fn ext(_: &mut CallContext<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let path = text(&args[0]);
     let found = path.iter().rposition(|byte| matches!(byte, b'.' | b'/')).filter(|at| path[*at] == b'.');
     Ok(path[found.unwrap_or(path.len())..].into())
 }
 
-fn is_absolute(_: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
+fn is_absolute(_: &mut CallContext<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     Ok(Value::Bool(text(&args[0]).starts_with(b"/")))
 }
 
 /// Returns the shortest path of the same meaning, without looking at files.
-fn clean(call: &Call<'_>, path: &[u8]) -> Result<Value, FunctionError> {
+fn clean(call: &CallContext<'_>, path: &[u8]) -> Result<Value, FunctionError> {
     call.charge_steps(path.len() / 16)?;
     call.charge_memory(path.len())?;
     let is_absolute = path.starts_with(b"/");

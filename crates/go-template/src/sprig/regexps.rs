@@ -13,7 +13,7 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 
 use super::{STRING, fixed, text};
 use crate::error::FunctionError;
-use crate::functions::{Builtin, Call, Type};
+use crate::functions::{Builtin, CallContext, Type};
 use crate::value::{Element, List, Value};
 
 const TWO: &[Type] = &[Type::String, Type::String];
@@ -81,7 +81,7 @@ struct TextPattern {
 impl TextPattern {
     /// Compiles an expression, or takes it from those that the execution has. The error is a message for a mistake in the
     /// expression.
-    fn compile(call: &Call<'_>, value: &Value) -> Result<Rc<Self>, FunctionError> {
+    fn compile(call: &CallContext<'_>, value: &Value) -> Result<Rc<Self>, FunctionError> {
         let source = text(value);
         call.charge_steps(1 + source.len() / 64)?;
         let RegexCache(known) = &call.budget().regexes;
@@ -133,7 +133,7 @@ impl TextPattern {
     }
 
     /// Charges the steps of a search to the end of the subject, which is the first one or a repeated one.
-    fn charge_search(&self, call: &Call<'_>, bytes: usize, is_first: bool) -> Result<(), FunctionError> {
+    fn charge_search(&self, call: &CallContext<'_>, bytes: usize, is_first: bool) -> Result<(), FunctionError> {
         // One search is linear. Each search for a further match may look at the whole rest, but most of them do not. Few states
         // are fast to search with.
         let (states, share) = if is_first { (self.states.max(8), 64) } else { (self.states, 256) };
@@ -166,7 +166,7 @@ struct Subject<'t> {
 }
 
 impl<'t> Subject<'t> {
-    fn of(call: &Call<'_>, value: &'t Value) -> Result<Self, FunctionError> {
+    fn of(call: &CallContext<'_>, value: &'t Value) -> Result<Self, FunctionError> {
         let original = text(value);
         call.charge_memory(original.len())?;
         if let Ok(text) = std::str::from_utf8(original) {
@@ -201,13 +201,13 @@ impl<'t> Subject<'t> {
     }
 }
 
-fn is_match(call: &Call<'_>, pattern: &TextPattern, value: &Value) -> Result<Value, FunctionError> {
+fn is_match(call: &CallContext<'_>, pattern: &TextPattern, value: &Value) -> Result<Value, FunctionError> {
     let subject = Subject::of(call, value)?;
     pattern.charge_search(call, subject.text.len(), true)?;
     Ok(Value::Bool(pattern.regex.is_match(&subject.text)))
 }
 
-fn find(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
+fn find(call: &mut CallContext<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let (pattern, subject) = (TextPattern::compile(call, &args[0])?, Subject::of(call, &args[1])?);
     pattern.charge_search(call, subject.text.len(), true)?;
     let found = pattern.regex.find(&subject.text).map_or(0..0, |found| found.range());
@@ -216,7 +216,7 @@ fn find(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
 
 /// Returns at most `count` matches, without empty ones directly after another.
 fn matches(
-    call: &Call<'_>,
+    call: &CallContext<'_>,
     pattern: &TextPattern,
     subject: &Subject<'_>,
     count: i64,
@@ -237,12 +237,12 @@ fn matches(
     Ok(found)
 }
 
-fn texts(call: &Call<'_>, parts: Vec<&[u8]>) -> Result<Value, FunctionError> {
+fn texts(call: &CallContext<'_>, parts: Vec<&[u8]>) -> Result<Value, FunctionError> {
     call.charge_memory(parts.iter().map(|part| size_of::<Value>() + part.len() + 16).sum())?;
     Ok(Value::strings(parts))
 }
 
-fn find_all(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
+fn find_all(call: &mut CallContext<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let (pattern, subject) = (TextPattern::compile(call, &args[0])?, Subject::of(call, &args[1])?);
     let found = matches(call, &pattern, &subject, args[2].as_integer().unwrap_or(0))?;
     if found.is_empty() {
@@ -251,7 +251,7 @@ fn find_all(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError>
     texts(call, found.into_iter().map(|range| subject.part(range)).collect())
 }
 
-fn split(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
+fn split(call: &mut CallContext<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let (pattern, subject) = (TextPattern::compile(call, &args[0])?, Subject::of(call, &args[1])?);
     let count = args[2].as_integer().unwrap_or(0);
     if count == 0 {
@@ -287,7 +287,7 @@ enum Replacement {
     Template,
 }
 
-fn replace(call: &Call<'_>, args: &[Value], replacement: Replacement) -> Result<Value, FunctionError> {
+fn replace(call: &CallContext<'_>, args: &[Value], replacement: Replacement) -> Result<Value, FunctionError> {
     let (pattern, subject) = (TextPattern::compile(call, &args[0])?, Subject::of(call, &args[1])?);
     let with = match replacement {
         Replacement::Literal => vec![ReplacementPart::Text(text(&args[2]))],

@@ -4,7 +4,7 @@ use super::chars::{chars, decode};
 use super::{ANY, STRING, fixed, is_nil, list, text, to_text, variadic};
 use crate::error::FunctionError;
 use crate::format::quoted;
-use crate::functions::{Builtin, Call, Type};
+use crate::functions::{Builtin, CallContext, Type};
 use crate::value::{Element, Map, Value};
 
 const TWO: &[Type] = &[Type::String, Type::String];
@@ -124,7 +124,7 @@ fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
 }
 
 /// Shortens a text to `width` bytes, with three dots at its end, and at its start if `offset` is beyond the fourth byte.
-fn abbreviate(call: &Call<'_>, offset: i64, width: i64, text: &[u8]) -> Result<Vec<u8>, FunctionError> {
+fn abbreviate(call: &CallContext<'_>, offset: i64, width: i64, text: &[u8]) -> Result<Vec<u8>, FunctionError> {
     let Some(width) = usize::try_from(width).ok().filter(|width| (4..text.len()).contains(width)) else {
         return Ok(text.to_vec());
     };
@@ -168,14 +168,14 @@ fn trim(text: &[u8], cut: impl Fn(char) -> bool) -> &[u8] {
     rest
 }
 
-fn trim_all(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
+fn trim_all(call: &mut CallContext<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     call.charge_steps(text(&args[0]).len())?;
     let set: std::collections::BTreeSet<char> = chars(text(&args[0])).collect();
     Ok(trim(text(&args[1]), |c| set.contains(&c)).into())
 }
 
 /// Joins values, without those that are nil.
-fn join(call: &Call<'_>, separator: &[u8], values: &[Value]) -> Result<Value, FunctionError> {
+fn join(call: &CallContext<'_>, separator: &[u8], values: &[Value]) -> Result<Value, FunctionError> {
     let mut out = call.text();
     for (index, value) in values.iter().filter(|value| !is_nil(value)).enumerate() {
         call.charge_steps(1)?;
@@ -191,7 +191,7 @@ fn join(call: &Call<'_>, separator: &[u8], values: &[Value]) -> Result<Value, Fu
 }
 
 /// Returns the texts of a list's elements without those that are nil, or that of a single value.
-fn strings(call: &Call<'_>, value: &Value) -> Result<Vec<Vec<u8>>, FunctionError> {
+fn strings(call: &CallContext<'_>, value: &Value) -> Result<Vec<Vec<u8>>, FunctionError> {
     let items = match value.resolved() {
         Value::List(_) => {
             let list = list(value)?;
@@ -208,7 +208,7 @@ fn strings(call: &Call<'_>, value: &Value) -> Result<Vec<Vec<u8>>, FunctionError
 
 /// Splits a text into at most `count` parts; an empty separator splits it into characters.
 fn parts<'t>(
-    call: &Call<'_>,
+    call: &CallContext<'_>,
     value: &'t Value,
     separator: &[u8],
     count: usize,
@@ -233,19 +233,19 @@ fn parts<'t>(
 }
 
 /// Uses the memory of parts as values of their own. A short one occupies far more than its bytes.
-fn allocate_parts(call: &Call<'_>, parts: &[&[u8]]) -> Result<(), FunctionError> {
+fn allocate_parts(call: &CallContext<'_>, parts: &[&[u8]]) -> Result<(), FunctionError> {
     Ok(call.charge_memory(parts.iter().map(|part| PART_BYTES + part.len()).sum())?)
 }
 
 /// Makes a map with the keys `_0`, `_1` and so on.
-fn number_parts(call: &Call<'_>, parts: &[&[u8]]) -> Result<Value, FunctionError> {
+fn number_parts(call: &CallContext<'_>, parts: &[&[u8]]) -> Result<Value, FunctionError> {
     allocate_parts(call, parts)?;
     let entries = parts.iter().enumerate();
     let entries = entries.map(|(index, part)| (format!("_{index}").into_bytes().into(), Value::from(*part)));
     Ok(Value::Map(Map::new(entries.collect(), Element::String)))
 }
 
-fn replace(call: &Call<'_>, value: &Value, old: &[u8], new: &[u8]) -> Result<Value, FunctionError> {
+fn replace(call: &CallContext<'_>, value: &Value, old: &[u8], new: &[u8]) -> Result<Value, FunctionError> {
     let mut out = call.text();
     for (index, part) in parts(call, value, old, usize::MAX)?.iter().enumerate() {
         // As in Go, an empty text is found before each character and at the end.
@@ -260,7 +260,7 @@ fn replace(call: &Call<'_>, value: &Value, old: &[u8], new: &[u8]) -> Result<Val
     Ok(out.into_bytes().into())
 }
 
-fn indent(call: &Call<'_>, args: &[Value], before: &[u8]) -> Result<Value, FunctionError> {
+fn indent(call: &CallContext<'_>, args: &[Value], before: &[u8]) -> Result<Value, FunctionError> {
     let count = usize::try_from(integer(&args[0])).map_err(|_| "a negative count")?;
     let mut out = call.text();
     out.push(before)?;

@@ -6,7 +6,7 @@ use std::net::Ipv6Addr;
 use super::{fixed, text};
 use crate::error::FunctionError;
 use crate::format::quoted;
-use crate::functions::{Builtin, Call, Type};
+use crate::functions::{Builtin, CallContext, Type};
 use crate::value::{Map, Value};
 
 pub(super) static BUILTINS: &[Builtin] = &[
@@ -284,7 +284,7 @@ fn hostname(host: &[u8]) -> &[u8] {
     name.strip_prefix(b"[").and_then(|name| name.strip_suffix(b"]")).unwrap_or(name)
 }
 
-fn join(call: &mut Call<'_>, args: &[Value]) -> Result<Value, FunctionError> {
+fn join(call: &mut CallContext<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let Value::Map(map) = args[0].resolved() else { return Ok("".into()) };
     let part = |key: &str| part(&map, key);
     let bytes: usize = map.entries().values().map(|value| text(value).len()).sum();

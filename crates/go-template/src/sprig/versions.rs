@@ -10,7 +10,7 @@ use regex::Regex;
 
 use super::{STRING, fixed, text};
 use crate::error::FunctionError;
-use crate::functions::{Builtin, Call, Signature, Type};
+use crate::functions::{Builtin, CallContext, Signature, Type};
 use crate::value::{Object, Value};
 
 pub(super) static BUILTINS: &[Builtin] = &[
@@ -370,7 +370,7 @@ impl Object for VersionValue {
         }
     }
 
-    fn invoke(&self, name: &str, arguments: &[Value], call: &mut Call<'_>) -> Result<Value, FunctionError> {
+    fn invoke(&self, name: &str, arguments: &[Value], call: &mut CallContext<'_>) -> Result<Value, FunctionError> {
         let version = &self.version;
         call.charge_memory(256 + 2 * version.original.len())?;
         let value = |version| Ok(Value::Object(Rc::new(Self { version, is_pointer: false })));

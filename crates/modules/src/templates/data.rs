@@ -6,7 +6,9 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use causeway_go_template::{Call, Element, FunctionError, IntegerType, List, Map, Object, Signature, Type, Value};
+use causeway_go_template::{
+    CallContext, Element, FunctionError, IntegerType, List, Map, Object, Signature, Type, Value,
+};
 use causeway_message::{FieldName, FieldValue, Version, query};
 use causeway_pipeline::{Client, UNIX_PEER};
 
@@ -72,7 +74,7 @@ impl Object for Dot {
         }
     }
 
-    fn invoke(&self, name: &str, arguments: &[Value], _: &mut Call<'_>) -> Result<Value, FunctionError> {
+    fn invoke(&self, name: &str, arguments: &[Value], _: &mut CallContext<'_>) -> Result<Value, FunctionError> {
         if let Some(dot) = self.snapshot.dot.as_ref().filter(|dot| dot.method(name).is_some()) {
             return Ok(dot.invoke(name));
         }
@@ -193,7 +195,7 @@ impl Object for RequestValue {
         }
     }
 
-    fn invoke(&self, name: &str, arguments: &[Value], _: &mut Call<'_>) -> Result<Value, FunctionError> {
+    fn invoke(&self, name: &str, arguments: &[Value], _: &mut CallContext<'_>) -> Result<Value, FunctionError> {
         Ok(match name {
             "UserAgent" => self.first("User-Agent"),
             "Referer" => self.first("Referer"),
@@ -309,7 +311,7 @@ impl Object for Url {
             .then_some(NO_PARAMETERS)
     }
 
-    fn invoke(&self, name: &str, _: &[Value], _: &mut Call<'_>) -> Result<Value, FunctionError> {
+    fn invoke(&self, name: &str, _: &[Value], _: &mut CallContext<'_>) -> Result<Value, FunctionError> {
         Ok(match name {
             "Query" => {
                 let pairs = query_pairs(self.0.facts().query.as_deref().unwrap_or_default());
@@ -381,7 +383,7 @@ impl Object for Lists {
         }
     }
 
-    fn invoke(&self, name: &str, arguments: &[Value], _: &mut Call<'_>) -> Result<Value, FunctionError> {
+    fn invoke(&self, name: &str, arguments: &[Value], _: &mut CallContext<'_>) -> Result<Value, FunctionError> {
         let values = self.values(&arguments[0]);
         Ok(match name {
             "Get" => values.first().cloned().unwrap_or_else(|| "".into()),
@@ -465,7 +467,7 @@ impl Object for ResponseFields {
         }
     }
 
-    fn invoke(&self, name: &str, arguments: &[Value], call: &mut Call<'_>) -> Result<Value, FunctionError> {
+    fn invoke(&self, name: &str, arguments: &[Value], call: &mut CallContext<'_>) -> Result<Value, FunctionError> {
         if matches!(name, "Get" | "Values") {
             call.charge_steps(self.0.snapshot.response.len() + self.0.changes.borrow().len())?;
             if let Value::Object(lists) = self.lists() {

@@ -13,7 +13,7 @@ use std::any::Any;
 use std::rc::Rc;
 use std::time::SystemTime;
 
-use causeway_go_template::{Call, FunctionError, Functions, IntegerType, Object, Signature, Type, Value};
+use causeway_go_template::{CallContext, FunctionError, Functions, IntegerType, Object, Signature, Type, Value};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Span, Timestamp, Zoned};
@@ -256,7 +256,7 @@ impl Object for ZonedTime {
         }
     }
 
-    fn invoke(&self, name: &str, arguments: &[Value], call: &mut Call<'_>) -> Result<Value, FunctionError> {
+    fn invoke(&self, name: &str, arguments: &[Value], call: &mut CallContext<'_>) -> Result<Value, FunctionError> {
         let at = &self.at;
         Ok(match name {
             "Format" => {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::SystemTime;
 
-use causeway_go_template::{Call, FunctionError, IntegerType, Object, Signature, Value};
+use causeway_go_template::{CallContext, FunctionError, IntegerType, Object, Signature, Value};
 use causeway_message::path;
 
 use super::dates;
@@ -49,7 +49,7 @@ impl TemplateDirectory {
         opened.map_err(|error| file_error(name, &error))
     }
 
-    pub(super) fn read(&self, name: &[u8], call: &mut Call<'_>) -> Result<Vec<u8>, FunctionError> {
+    pub(super) fn read(&self, name: &[u8], call: &mut CallContext<'_>) -> Result<Vec<u8>, FunctionError> {
         let (file, metadata) = self.open(name)?;
         call.charge_memory(usize::try_from(metadata.len()).unwrap_or(usize::MAX))?;
         let mut bytes = Vec::new();
@@ -73,7 +73,7 @@ impl TemplateDirectory {
     }
 
     /// Returns the names in a directory, sorted; Go's are in the order of the file system.
-    pub(super) fn list(&self, name: &[u8], call: &mut Call<'_>) -> Result<Value, FunctionError> {
+    pub(super) fn list(&self, name: &[u8], call: &mut CallContext<'_>) -> Result<Value, FunctionError> {
         let (_, metadata) = self.open(name)?;
         if !metadata.is_dir() {
             return Err(format!("{} is not a directory", lossy(name)).into());
@@ -109,7 +109,7 @@ impl Object for FileInfo {
         matches!(name, "Name" | "Size" | "IsDir" | "ModTime").then_some(Signature::fixed(&[]))
     }
 
-    fn invoke(&self, name: &str, _: &[Value], _: &mut Call<'_>) -> Result<Value, FunctionError> {
+    fn invoke(&self, name: &str, _: &[Value], _: &mut CallContext<'_>) -> Result<Value, FunctionError> {
         Ok(match name {
             "Name" => self.name.clone().into(),
             "ModTime" => dates::local(self.metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH)),

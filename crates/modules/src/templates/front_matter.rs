@@ -6,7 +6,7 @@ mod yaml;
 
 use std::rc::Rc;
 
-use causeway_go_template::{Call, FunctionError, IntegerType, Object, Value};
+use causeway_go_template::{CallContext, FunctionError, IntegerType, Object, Value};
 use jiff::tz::TimeZone;
 use serde_json::Value as Json;
 use toml::Value as Toml;
@@ -14,7 +14,7 @@ use toml::Value as Toml;
 use super::dates;
 
 /// Splits a document into its front matter (`.Meta`) and the rest (`.Body`).
-pub(super) fn split(document: &str, call: &mut Call<'_>) -> Result<Value, FunctionError> {
+pub(super) fn split(document: &str, call: &mut CallContext<'_>) -> Result<Value, FunctionError> {
     // The parsers' values are at most about 8 times as large as the text.
     call.charge_memory(document.len().saturating_mul(8))?;
     let nothing = || Value::map::<&str>([]);

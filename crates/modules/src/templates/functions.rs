@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use causeway_go_template::{
-    Budget, Call, ExecutionLimits, FunctionError, Functions, STEPS_DEFAULT, Signature, TemplateSet, Type, Value,
+    Budget, CallContext, ExecutionLimits, FunctionError, Functions, STEPS_DEFAULT, Signature, TemplateSet, Type, Value,
 };
 use causeway_message::StatusCode;
 use causeway_message::path::push_escape;
@@ -189,15 +189,15 @@ const NAME: Signature = Signature::fixed(&[Type::String]);
 const ANY: Signature = Signature::fixed(&[Type::Any]);
 
 /// A function that uses the execution's state.
-type Function = fn(&Rc<Shared>, &mut Call<'_>, &[Value]) -> Result<Value, FunctionError>;
+type Function = fn(&Rc<Shared>, &mut CallContext<'_>, &[Value]) -> Result<Value, FunctionError>;
 
 fn functions(shared: &Rc<Shared>, set: &Rc<TemplateSet>) -> Functions {
     let with = |function: Function| {
         let shared = Rc::clone(shared);
-        move |call: &mut Call<'_>, arguments: &[Value]| function(&shared, call, arguments)
+        move |call: &mut CallContext<'_>, arguments: &[Value]| function(&shared, call, arguments)
     };
     let (importing, into) = (Rc::clone(shared), Rc::downgrade(set));
-    let import = move |call: &mut Call<'_>, arguments: &[Value]| {
+    let import = move |call: &mut CallContext<'_>, arguments: &[Value]| {
         let set = into.upgrade().ok_or("its template is gone")?;
         let text = read(&importing, call, &arguments[0])?;
         parse(&set, &lossy(&importing.snapshot.request.path), &text, &functions(&importing, &set))?;
@@ -232,12 +232,12 @@ fn functions(shared: &Rc<Shared>, set: &Rc<TemplateSet>) -> Functions {
         )
 }
 
-fn read(shared: &Shared, call: &mut Call<'_>, file: &Value) -> Result<Vec<u8>, FunctionError> {
+fn read(shared: &Shared, call: &mut CallContext<'_>, file: &Value) -> Result<Vec<u8>, FunctionError> {
     shared.directory.read(bytes_of(file), call)
 }
 
 /// Executes a file as a template of its own, with arguments.
-fn include(shared: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
+fn include(shared: &Rc<Shared>, call: &mut CallContext<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
     let [file, rest @ ..] = arguments else { return Err("it needs the name of a file".into()) };
     let source = read(shared, call, file)?;
     let dot = Dot::new(&shared.snapshot, rest.to_vec(), &shared.changes);
@@ -245,7 +245,7 @@ fn include(shared: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Res
 }
 
 /// Executes the response of this server to another request as a template, with the dot of this one.
-fn http_include(shared: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
+fn http_include(shared: &Rc<Shared>, call: &mut CallContext<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
     let uri = string_of(&arguments[0]);
     match shared.resolved.includes.get(&uri) {
         Some(Ok(source)) => {
@@ -264,7 +264,7 @@ fn http_include(shared: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -
 }
 
 /// Ends the execution with a status.
-fn http_error(shared: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
+fn http_error(shared: &Rc<Shared>, _: &mut CallContext<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
     let status = arguments[0].as_integer().and_then(|status| u16::try_from(status).ok());
     let status = status.and_then(StatusCode::new).filter(|status| status.as_u16() >= 200);
     let status = status.ok_or("it needs the status of a response, from 200 to 999")?;
@@ -272,7 +272,7 @@ fn http_error(shared: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Res
     Err(format!("HTTP {}", status.as_u16()).into())
 }
 
-fn env(shared: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
+fn env(shared: &Rc<Shared>, _: &mut CallContext<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
     let variable = string_of(&arguments[0]);
     // The standard library demands a name that can be one.
     let is_name = !variable.is_empty() && !variable.contains(['=', '\0']);
@@ -280,7 +280,7 @@ fn env(shared: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Result<Val
     Ok(Value::from(&*value.unwrap_or_default()))
 }
 
-fn placeholder(shared: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
+fn placeholder(shared: &Rc<Shared>, call: &mut CallContext<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
     let placeholder = string_of(&arguments[0]);
     // The worker does not know the changes that this execution has made.
     if let Some(field) = placeholder.strip_prefix("http.response.header.") {
@@ -302,7 +302,7 @@ fn placeholder(shared: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) ->
 }
 
 /// `size` and `time`, as the library humanize of Go prints them.
-fn humanize(shared: &Rc<Shared>, _: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
+fn humanize(shared: &Rc<Shared>, _: &mut CallContext<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
     let (form, data) = (string_of(&arguments[0]), string_of(&arguments[1]));
     let (form, layout) = form.split_once(':').map_or((&*form, None), |(form, layout)| (form, Some(layout)));
     match (form, layout) {
@@ -353,7 +353,7 @@ fn distance(seconds: i64) -> String {
 }
 
 /// Go's `url.PathEscape`: a text for one segment of a path.
-fn path_escape(_: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
+fn path_escape(_: &Rc<Shared>, call: &mut CallContext<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
     let text = bytes_of(&arguments[0]);
     call.charge_memory(3 * text.len())?;
     let mut escaped = Vec::new();
@@ -368,7 +368,7 @@ fn path_escape(_: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Resu
 }
 
 /// Removes tags, with `>` in quoted values of attributes, and keeps the text between them.
-fn strip_html(_: &Rc<Shared>, call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
+fn strip_html(_: &Rc<Shared>, call: &mut CallContext<'_>, arguments: &[Value]) -> Result<Value, FunctionError> {
     let text = bytes_of(&arguments[0]);
     call.charge_memory(text.len())?;
     let mut kept = Vec::new();

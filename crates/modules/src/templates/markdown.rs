@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt::{self, Write};
 use std::sync::{Mutex, PoisonError};
 
-use causeway_go_template::{Call, FunctionError, Value};
+use causeway_go_template::{CallContext, FunctionError, Value};
 use comrak::adapters::{HeadingAdapter, HeadingMeta};
 use comrak::nodes::{AstNode, NodeValue, Sourcepos};
 use comrak::options::Plugins;
 use comrak::{Arena, Options, format_html_with_plugins, parse_document};
 
 /// Renders Markdown. HTML in it is kept, as in Caddy.
-pub(super) fn render(text: &str, call: &mut Call<'_>) -> Result<Value, FunctionError> {
+pub(super) fn render(text: &str, call: &mut CallContext<'_>) -> Result<Value, FunctionError> {
     // The output, and the parser's tree. Measured: a mark or a line's end takes up to 512 bytes of it, other text few.
     let marks = text.bytes().filter(|byte| byte.is_ascii_punctuation() || matches!(byte, b'\n' | b'\r')).count();
     call.charge_memory(text.len().saturating_mul(16).saturating_add(marks.saturating_mul(512)))?;

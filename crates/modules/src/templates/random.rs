@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use causeway_go_template::{Call, FunctionError, Functions, Signature, Type, Value};
+use causeway_go_template::{CallContext, FunctionError, Functions, Signature, Type, Value};
 use sha2::{Digest as _, Sha256};
 
 use super::text::bytes_of;
@@ -67,7 +67,7 @@ impl RandomBytes {
     }
 }
 
-type Function = fn(&RandomBytes, &mut Call<'_>, &[Value]) -> Result<Value, FunctionError>;
+type Function = fn(&RandomBytes, &mut CallContext<'_>, &[Value]) -> Result<Value, FunctionError>;
 
 /// Adds the functions.
 pub(super) fn with(functions: Functions, random: &Rc<RandomBytes>) -> Functions {
@@ -125,7 +125,7 @@ pub(super) fn with(functions: Functions, random: &Rc<RandomBytes>) -> Functions 
 /// Makes a text of so many characters of a set; a count below 0 makes none, as in Sprig.
 fn characters(
     random: &RandomBytes,
-    call: &Call<'_>,
+    call: &CallContext<'_>,
     count: &Value,
     is_wanted: fn(&u8) -> bool,
 ) -> Result<Value, FunctionError> {
@@ -158,7 +158,7 @@ fn uuid(random: &RandomBytes) -> Result<Value, FunctionError> {
 }
 
 /// Returns the bcrypt hash of a password or, as in Sprig, the reason why there is none.
-fn hashed(random: &RandomBytes, call: &Call<'_>, password: &[u8]) -> Result<String, FunctionError> {
+fn hashed(random: &RandomBytes, call: &CallContext<'_>, password: &[u8]) -> Result<String, FunctionError> {
     call.charge_steps(BCRYPT_STEPS)?;
     if password.len() > PASSWORD_BYTES_MAX {
         return Ok("failed to encrypt string with bcrypt: bcrypt: password length exceeds 72 bytes".to_owned());

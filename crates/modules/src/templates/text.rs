@@ -1,6 +1,6 @@
 //! Values and bytes as text.
 
-use causeway_go_template::{Call, FunctionError, Value};
+use causeway_go_template::{CallContext, FunctionError, Value};
 
 /// Returns the bytes of a string; empty for another value.
 pub(super) fn bytes_of(value: &Value) -> &[u8] {
@@ -21,7 +21,7 @@ pub(super) fn string_of(value: &Value) -> String {
 ///
 /// # Errors
 /// A limit of the execution.
-pub(super) fn to_string_as_caddy(value: &Value, call: &Call<'_>) -> Result<String, FunctionError> {
+pub(super) fn to_string_as_caddy(value: &Value, call: &CallContext<'_>) -> Result<String, FunctionError> {
     Ok(match value {
         Value::Absent | Value::Nil => String::new(),
         Value::String(text) => lossy(text),

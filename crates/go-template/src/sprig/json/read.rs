@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::budget::{LimitError, VALUE_DEPTH_MAX};
 use crate::error::FunctionError;
-use crate::functions::Call;
+use crate::functions::CallContext;
 use crate::sprig::chars::decode;
 use crate::value::{Element, Entries, Map, Value};
 
@@ -16,7 +16,7 @@ pub(super) struct ReadJson {
 }
 
 /// Reads a text. Numbers are floats, as Go decodes them. The failures are those of the budget.
-pub(super) fn value(call: &Call<'_>, text: &[u8]) -> Result<ReadJson, FunctionError> {
+pub(super) fn value(call: &CallContext<'_>, text: &[u8]) -> Result<ReadJson, FunctionError> {
     let mut reader = JsonReader { call, text, at: 0, depth: 0, overflow: None };
     let read = reader.value().and_then(|value| {
         reader.space();
@@ -48,7 +48,7 @@ impl From<LimitError> for Stop {
 }
 
 struct JsonReader<'a> {
-    call: &'a Call<'a>,
+    call: &'a CallContext<'a>,
     text: &'a [u8],
     at: usize,
     depth: u32,

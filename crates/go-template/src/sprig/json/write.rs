@@ -2,7 +2,7 @@
 
 use crate::budget::{LimitError, Text, VALUE_DEPTH_MAX};
 use crate::error::FunctionError;
-use crate::functions::Call;
+use crate::functions::CallContext;
 use crate::print::float;
 use crate::sprig::chars::decode;
 use crate::value::Value;
@@ -25,7 +25,7 @@ pub(super) struct Written {
 }
 
 /// Writes a value.
-pub(super) fn write_json(call: &Call<'_>, value: &Value, form: Form) -> Result<Written, FunctionError> {
+pub(super) fn write_json(call: &CallContext<'_>, value: &Value, form: Form) -> Result<Written, FunctionError> {
     let mut writer = JsonWriter { out: call.text(), form, depth: 0, unsupported: None };
     writer.value(call, value)?;
     Ok(Written { text: writer.out.into_bytes(), unsupported: writer.unsupported })
@@ -39,7 +39,7 @@ struct JsonWriter<'a> {
 }
 
 impl JsonWriter<'_> {
-    fn value(&mut self, call: &Call<'_>, value: &Value) -> Result<(), FunctionError> {
+    fn value(&mut self, call: &CallContext<'_>, value: &Value) -> Result<(), FunctionError> {
         call.charge_steps(1)?;
         match value {
             Value::Absent | Value::Nil => Ok(self.out.push(b"null")?),

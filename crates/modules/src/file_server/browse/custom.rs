@@ -7,7 +7,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use causeway_go_template::{Call, FunctionError, IntegerType, Object, Signature, Type, Value};
+use causeway_go_template::{CallContext, FunctionError, IntegerType, Object, Signature, Type, Value};
 
 use super::ListingQuery;
 use super::list::{Item, Listing, Sort};
@@ -120,7 +120,7 @@ impl Object for ListingValue {
         self.0.method(name)
     }
 
-    fn invoke(&self, name: &str, _: &[Value], _: &mut Call<'_>) -> Result<Value, FunctionError> {
+    fn invoke(&self, name: &str, _: &[Value], _: &mut CallContext<'_>) -> Result<Value, FunctionError> {
         Ok(self.0.invoke(name))
     }
 }
@@ -177,7 +177,7 @@ impl Object for ItemValue {
         }
     }
 
-    fn invoke(&self, method: &str, arguments: &[Value], call: &mut Call<'_>) -> Result<Value, FunctionError> {
+    fn invoke(&self, method: &str, arguments: &[Value], call: &mut CallContext<'_>) -> Result<Value, FunctionError> {
         let item = self.item();
         match method {
             "HumanSize" => Ok(human_size::binary(item.len).into()),

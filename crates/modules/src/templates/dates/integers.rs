@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use causeway_go_template::{Call, FunctionError, IntegerType, Object, Signature, Value};
+use causeway_go_template::{CallContext, FunctionError, IntegerType, Object, Signature, Value};
 use causeway_log_output::go_layout::{MONTHS, WEEKDAYS};
 
 use super::duration::go_duration;
@@ -55,7 +55,7 @@ impl Object for NamedInteger {
         is_known.then_some(Signature::fixed(&[]))
     }
 
-    fn invoke(&self, name: &str, _: &[Value], _: &mut Call<'_>) -> Result<Value, FunctionError> {
+    fn invoke(&self, name: &str, _: &[Value], _: &mut CallContext<'_>) -> Result<Value, FunctionError> {
         let Self::Duration(nanoseconds) = *self else { return Ok(self.text().unwrap_or_default().into()) };
         // As in Go: the whole units and the rest are converted, of which each is exact.
         let float = |unit: i64| {
