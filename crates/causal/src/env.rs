@@ -58,7 +58,7 @@ impl Drop for Guard {
         let bytes = match self.out.extension().and_then(|ending| ending.to_str()) {
             Some("json") => report.to_json().into_bytes(),
             Some("coz") => report.to_coz().into_bytes(),
-            Some("folded") => report.to_folded().into_bytes(),
+            Some("folded") => report.to_folded_stacks().into_bytes(),
             Some("pprof") => report.to_pprof(),
             _ => report.to_html().into_bytes(),
         };

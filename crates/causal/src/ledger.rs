@@ -103,7 +103,7 @@ pub struct Ledger {
     /// arrived.
     usual_gap: AtomicU64,
     /// Time that one hook takes, nanoseconds.
-    hook: AtomicU64,
+    hook_cost: AtomicU64,
     /// By kind: the fraction of its time to save.
     weights: [AtomicU32; KINDS_MAX],
     /// By account: the fraction of its unblocked time in which the thread has a processor or waits for one.
@@ -133,7 +133,7 @@ impl Ledger {
             slept: AtomicU64::new(0),
             forgiven: AtomicU64::new(0),
             usual_gap: AtomicU64::new(0),
-            hook: AtomicU64::new(0),
+            hook_cost: AtomicU64::new(0),
             weights: [const { AtomicU32::new(0) }; KINDS_MAX],
             runnable: [const { AtomicU32::new(FIXED_ONE as u32) }; ACCOUNTS_MAX],
         }
@@ -166,8 +166,8 @@ impl Ledger {
     }
 
     /// Sets the time that a hook takes, nanoseconds. It is not counted as time of a target.
-    pub fn set_hook(&self, time: u64) {
-        self.hook.store(time, Relaxed);
+    pub fn set_hook_cost(&self, time: u64) {
+        self.hook_cost.store(time, Relaxed);
     }
 
     /// Sets the recent fraction of a thread's unblocked time in which it had a processor or waited for one. `credit`
@@ -180,7 +180,7 @@ impl Ledger {
 
     /// Returns G, the largest delay, at `now`.
     #[must_use]
-    pub fn total(&self, now: u64) -> u64 {
+    pub fn largest_delay(&self, now: u64) -> u64 {
         let probe = part(self.since(now), self.probe.load(Relaxed));
         // A probe slows virtual time for all threads alike, without a thread that runs ahead.
         self.largest.load(Relaxed).max(probe) + self.called_since(self.calls.load(Relaxed), now)
@@ -194,9 +194,9 @@ impl Ledger {
 
     /// Returns the cost of the window until `now`.
     #[must_use]
-    pub fn spent(&self, now: u64) -> WindowCost {
+    pub fn cost(&self, now: u64) -> WindowCost {
         WindowCost {
-            delayed: self.total(now),
+            delayed: self.largest_delay(now),
             held: self.held.load(Relaxed),
             ahead: self.ahead.load(Relaxed),
             slept: self.slept.load(Relaxed),
@@ -236,20 +236,20 @@ impl Ledger {
         account.blocked_since.store(0, Relaxed);
         account.credited_until.store(now, Relaxed);
         // Starting at G means no debt: the pauses so far were before the thread existed.
-        account.delay.store(self.total(now), Relaxed);
+        account.delay.store(self.largest_delay(now), Relaxed);
     }
 
     /// Credits the thread with the time that it ran since its last credit. Call it before the thread's kind of work
     /// changes, and at each synchronisation with other threads.
     #[inline]
     pub fn credit(&self, account: &Account, now: u64) {
-        if account.blocked_since.load(Relaxed) != 0 || !self.knows(account) {
+        if account.blocked_since.load(Relaxed) != 0 || !self.has_joined(account) {
             return;
         }
         if account.activity.load(Relaxed) == JOINED {
             account.activity.store(WORKING, Relaxed);
         }
-        let ran = now.saturating_sub(account.credited_until.load(Relaxed)).saturating_sub(self.hook.load(Relaxed));
+        let ran = now.saturating_sub(account.credited_until.load(Relaxed)).saturating_sub(self.hook_cost.load(Relaxed));
         // Never move `credited_until` back: the time before it is already credited.
         account.credited_until.store(now.max(account.credited_until.load(Relaxed)), Relaxed);
         let kind = account.kind.load(Relaxed) as usize;
@@ -270,14 +270,14 @@ impl Ledger {
     /// Returns whether the account has joined the open window. It has not if its thread was preempted within a hook
     /// while its window ended and another one began. Such a thread joins at its next hook, and its earlier work does
     /// not count.
-    fn knows(&self, account: &Account) -> bool {
+    fn has_joined(&self, account: &Account) -> bool {
         account.window.load(Relaxed) == self.window.load(Relaxed)
     }
 
-    /// Returns the time that the thread has to sleep now, or 0. First takes the excess of earlier sleeps off the debt.
+    /// Takes the excess of earlier sleeps off the thread's debt, and returns the pause that is then due, or 0.
     #[must_use]
-    pub fn owed(&self, account: &Account, urgency: Urgency, now: u64) -> u64 {
-        let debt = self.total(now).saturating_sub(account.delay.load(Relaxed));
+    pub fn take_due_pause(&self, account: &Account, urgency: Urgency, now: u64) -> u64 {
+        let debt = self.largest_delay(now).saturating_sub(account.delay.load(Relaxed));
         let excess = account.excess.load(Relaxed);
         let paid = debt.min(excess);
         account.delay.fetch_add(paid, Relaxed);
@@ -287,12 +287,12 @@ impl Ledger {
         if debt - paid < least { 0 } else { debt - paid }
     }
 
-    /// Records that the thread slept for `owed`, from `since` to `now`. The excess is kept for its next debt. It does
+    /// Records that the thread slept for `pause`, from `since` to `now`. The excess is kept for its next debt. It does
     /// not raise G, so it pauses no other thread.
-    pub fn paid(&self, account: &Account, owed: u64, since: u64, now: u64) {
+    pub fn paid(&self, account: &Account, pause: u64, since: u64, now: u64) {
         let slept = now.saturating_sub(since);
-        account.delay.fetch_add(owed.min(slept), Relaxed);
-        account.excess.fetch_add(slept.saturating_sub(owed), Relaxed);
+        account.delay.fetch_add(pause.min(slept), Relaxed);
+        account.excess.fetch_add(slept.saturating_sub(pause), Relaxed);
         account.credited_until.store(now, Relaxed);
         self.slept.fetch_add(slept, Relaxed);
     }
@@ -309,7 +309,7 @@ impl Ledger {
             self.ahead.fetch_add(ahead, Relaxed);
         }
         // The part above G must not raise G, so it goes into the excess.
-        let counted = delay.min(self.total(now));
+        let counted = delay.min(self.largest_delay(now));
         account.delay.store(counted, Relaxed);
         account.excess.store(delay - counted, Relaxed);
     }
@@ -338,7 +338,7 @@ impl Ledger {
         let joined = account.activity.load(Relaxed) == JOINED;
         let blocked = self.unblocked(account, blocked, now);
         let delay = Self::delay(account);
-        let total = self.total(now);
+        let largest = self.largest_delay(now);
         let latest = |reading: StampContents| reading.delay + self.since(now).saturating_sub(reading.sent);
         let delay = match Self::reading(stamp, window) {
             // The thread's state before its first hook is unknown: it goes on at the sender's virtual time.
@@ -347,11 +347,11 @@ impl Ledger {
             // may have been sent long before the wait ended, when another event ended it.
             Some(reading) if blocked > 0 => {
                 let is_cause = self.since(now).saturating_sub(reading.sent) <= blocked.min(WAKEUP_MAX);
-                let most = if is_cause { reading.delay } else { latest(reading).min(total).max(reading.delay) };
+                let most = if is_cause { reading.delay } else { latest(reading).min(largest).max(reading.delay) };
                 most.min(delay + blocked)
             }
             Some(reading) => delay.min(latest(reading)),
-            None if blocked > 0 => delay.max(total).min(delay + blocked),
+            None if blocked > 0 => delay.max(largest).min(delay + blocked),
             None => delay,
         };
         self.set_delay(account, delay, now);
@@ -392,7 +392,7 @@ impl Ledger {
         let blocked = now.saturating_sub(since);
         account.credited_until.store(now, Relaxed);
         let delay = Self::delay(account);
-        self.set_delay(account, delay.max(self.total(now)).min(delay + blocked), now);
+        self.set_delay(account, delay.max(self.largest_delay(now)).min(delay + blocked), now);
         // `caused` needs the begin of the wait, to tell which messages arrived during it.
         account.activity.store(since.max(WORKING + 1), Relaxed);
         account.cause_time.store(0, Relaxed);
@@ -406,7 +406,7 @@ impl Ledger {
             // Another thread may overtake the one that was woken, so the time of the wakeup shows nothing.
             Some(reading) if blocked > 0 => reading.delay.min(delay + blocked),
             Some(reading) => delay.min(reading.delay + self.since(now).saturating_sub(reading.sent)),
-            None if blocked > 0 => delay.max(self.total(now)).min(delay + blocked),
+            None if blocked > 0 => delay.max(self.largest_delay(now)).min(delay + blocked),
             None => delay,
         };
         self.set_delay(account, delay, now);
@@ -448,7 +448,7 @@ impl Ledger {
     /// Returns how much too early a message is: it is due at virtual time `arrived` − `delay`, and virtual time is now
     /// `now` − G.
     fn early(&self, delay: u64, arrived: u64, now: u64) -> u64 {
-        self.total(now).saturating_sub(delay).saturating_sub(now.saturating_sub(arrived))
+        self.largest_delay(now).saturating_sub(delay).saturating_sub(now.saturating_sub(arrived))
     }
 
     /// Returns the delay of a message from outside: that of the message it answers; for a call of the target, plus the
@@ -511,7 +511,7 @@ impl Ledger {
     #[must_use]
     pub fn called(&self, account: &Account, window: u32, callee: u32, now: u64) -> Stamp {
         self.credit(account, now);
-        let is_target = self.target_call_span.load(Relaxed) == callee + 1 && self.knows(account);
+        let is_target = self.target_call_span.load(Relaxed) == callee + 1 && self.has_joined(account);
         let stamp = self.stamped(account, window, now, is_target);
         // Without a stamp the answer would not be counted, and G would grow until the window's end.
         if is_target && stamp != Stamp::default() {
@@ -528,7 +528,7 @@ impl Ledger {
         self.credit(account, now);
         let delay = self.due_delay(window, stamp, arrived);
         self.caused(account, delay, arrived, now);
-        if Self::reading(stamp, window).is_some_and(|reading| reading.is_target) && self.knows(account) {
+        if Self::reading(stamp, window).is_some_and(|reading| reading.is_target) && self.has_joined(account) {
             // An answer without a pending call is ignored.
             let less = |calls: u64| match calls >> CALLS_SHIFT {
                 0 => None,

@@ -162,21 +162,21 @@ impl Recorder {
     /// In a window with pauses: has the thread pay its debt, then returns the result of `rule`.
     fn pay_then<T>(&self, account: &Account, urgency: Urgency, rule: impl FnOnce(&Ledger, u32, u64) -> T) -> Option<T> {
         // Credit first: the thread's own work on the target raises G, and lowers its debt.
-        let owed = self.pausing(account, |ledger, window, now| {
+        let pause = self.pausing(account, |ledger, window, now| {
             ledger.credit(account, now);
-            (ledger.owed(account, urgency, now), window, now)
+            (ledger.take_due_pause(account, urgency, now), window, now)
         })?;
-        if let (1.., ..) = owed {
-            self.sleep(account, owed);
+        if let (1.., ..) = pause {
+            self.sleep(account, pause);
         }
         self.pausing(account, rule)
     }
 
     #[cold]
-    fn sleep(&self, account: &Account, (owed, window, since): (u64, u32, u64)) {
+    fn sleep(&self, account: &Account, (pause, window, since): (u64, u32, u64)) {
         let slack = exact_timers();
         // In pieces, so that the sleep ends soon after the window does.
-        while let left @ 1.. = (since + owed).saturating_sub(clock::now()) {
+        while let left @ 1.. = (since + pause).saturating_sub(clock::now()) {
             if self.window.load(Relaxed) != window {
                 break;
             }
@@ -185,7 +185,7 @@ impl Recorder {
         restore_timers(slack);
         // Once the window has ended, its accounts no longer count.
         if self.window.load(Relaxed) == window {
-            self.ledger.paid(account, owed, since, clock::now());
+            self.ledger.paid(account, pause, since, clock::now());
         }
     }
 

@@ -79,7 +79,7 @@ impl Report {
     }
 
     /// Returns the folded targets, with the reasons.
-    pub fn folded(&self) -> impl Iterator<Item = (&TargetReport, &Folded)> {
+    pub fn subsumed(&self) -> impl Iterator<Item = (&TargetReport, &Folded)> {
         self.targets.iter().filter_map(|target| Some((target, target.folded.as_ref()?)))
     }
 

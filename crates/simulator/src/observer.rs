@@ -137,7 +137,7 @@ impl Observer {
     }
 
     pub(crate) fn finish_pausing(&mut self, now: u64) -> (WindowOutcome, WindowCost, u64) {
-        let spent = self.ledger.spent(now);
+        let spent = self.ledger.cost(now);
         let outcome = outcome(&self.units, now - self.began, spent.delayed);
         let hits = self.progress.len() as u64;
         self.rest();
@@ -205,19 +205,20 @@ impl Observer {
         }
         let account = self.join(thread);
         self.ledger.credit(account, now);
-        let owed = self.ledger.owed(account, if is_awaited { Urgency::Awaited } else { Urgency::Unawaited }, now);
-        if owed == 0 {
+        let pause =
+            self.ledger.take_due_pause(account, if is_awaited { Urgency::Awaited } else { Urgency::Unawaited }, now);
+        if pause == 0 {
             return None;
         }
-        self.pauses[thread] = Some((owed, now, self.window));
-        Some(owed as f64 + OVERSHOOT.0 + self.random.fraction() * (OVERSHOOT.1 - OVERSHOOT.0))
+        self.pauses[thread] = Some((pause, now, self.window));
+        Some(pause as f64 + OVERSHOOT.0 + self.random.fraction() * (OVERSHOOT.1 - OVERSHOOT.0))
     }
 
     pub(crate) fn pause_ended(&mut self, thread: usize, now: u64) -> bool {
-        let Some((owed, since, window)) = self.pauses[thread].take() else { return false };
+        let Some((pause, since, window)) = self.pauses[thread].take() else { return false };
         // A window may have ended during the sleep: then the payment belongs to no account.
         if self.mode == Mode::Pause && window == self.window {
-            self.ledger.paid(&self.accounts[thread], owed, since, now);
+            self.ledger.paid(&self.accounts[thread], pause, since, now);
         }
         true
     }

@@ -58,7 +58,11 @@ fn the_target_s_time_is_credited_by_kind() {
         for part in 1..=4 {
             ledger.credit(&account, T0 + part * 250 * US);
         }
-        assert_eq!((delay(&account), ledger.total(T0 + 1000 * US)), (want, want), "{kind} {speedup} {runnable}");
+        assert_eq!(
+            (delay(&account), ledger.largest_delay(T0 + 1000 * US)),
+            (want, want),
+            "{kind} {speedup} {runnable}"
+        );
         assert_eq!(ledger.virtual_time(&account, T0 + 1000 * US), Ledger::start() + 1000 * US - want);
     }
 }
@@ -69,8 +73,8 @@ fn debts_of_existing_and_new_threads() {
     pause(&ledger, 300 * US);
     let (old, new) = (thread(&ledger, 0, 0), thread(&ledger, 1, 0));
     ledger.begin(&new, WINDOW, T0 + 300 * US);
-    assert_eq!(ledger.owed(&old, Urgency::Awaited, T0 + 300 * US), 300 * US);
-    assert_eq!(ledger.owed(&new, Urgency::Awaited, T0 + 300 * US), 0);
+    assert_eq!(ledger.take_due_pause(&old, Urgency::Awaited, T0 + 300 * US), 300 * US);
+    assert_eq!(ledger.take_due_pause(&new, Urgency::Awaited, T0 + 300 * US), 0);
 }
 
 // A debt below a quantum is not paid yet, unless other threads wait for this one.
@@ -85,8 +89,8 @@ fn debts_are_paid_from_a_minimum_on() {
         let ledger = opened(1.0);
         pause(&ledger, debt);
         let account = thread(&ledger, 0, 0);
-        assert_eq!(ledger.owed(&account, Urgency::Unawaited, T0 + debt), unawaited, "{debt}");
-        assert_eq!(ledger.owed(&account, Urgency::Awaited, T0 + debt), awaited, "{debt}");
+        assert_eq!(ledger.take_due_pause(&account, Urgency::Unawaited, T0 + debt), unawaited, "{debt}");
+        assert_eq!(ledger.take_due_pause(&account, Urgency::Awaited, T0 + debt), awaited, "{debt}");
     }
 }
 
@@ -96,16 +100,16 @@ fn oversleep_is_deducted_from_the_next_pause() {
     let ledger = opened(1.0);
     pause(&ledger, 300 * US);
     let account = thread(&ledger, 0, 0);
-    let owed = ledger.owed(&account, Urgency::Awaited, T0 + 300 * US);
-    ledger.paid(&account, owed, T0 + 300 * US, T0 + 670 * US);
-    assert_eq!(ledger.total(T0 + 670 * US), 300 * US);
+    let pause = ledger.take_due_pause(&account, Urgency::Awaited, T0 + 300 * US);
+    ledger.paid(&account, pause, T0 + 300 * US, T0 + 670 * US);
+    assert_eq!(ledger.largest_delay(T0 + 670 * US), 300 * US);
     assert_eq!(ledger.virtual_time(&account, T0 + 670 * US), Ledger::start() + 300 * US);
-    assert_eq!(ledger.spent(T0 + 670 * US), WindowCost { delayed: 300 * US, slept: 370 * US, ..WindowCost::default() });
+    assert_eq!(ledger.cost(T0 + 670 * US), WindowCost { delayed: 300 * US, slept: 370 * US, ..WindowCost::default() });
     let other = thread(&ledger, 98, 1);
     ledger.credit(&other, T0 + 360 * US);
-    assert_eq!(ledger.owed(&account, Urgency::Awaited, T0 + 670 * US), 0);
+    assert_eq!(ledger.take_due_pause(&account, Urgency::Awaited, T0 + 670 * US), 0);
     ledger.credit(&other, T0 + 400 * US);
-    assert_eq!(ledger.owed(&account, Urgency::Awaited, T0 + 670 * US), 30 * US);
+    assert_eq!(ledger.take_due_pause(&account, Urgency::Awaited, T0 + 670 * US), 30 * US);
     // The end of a window cuts a sleep short: only the time slept is paid.
     ledger.paid(&account, 30 * US, T0 + 670 * US, T0 + 680 * US);
     assert_eq!(delay(&account), 380 * US);
@@ -143,7 +147,7 @@ fn a_debt_travels_with_a_message() {
     let stamp = ledger.sent(&from, WINDOW, T0 + 500 * US);
     ledger.received(&to, WINDOW, stamp, 0, T0 + 540 * US);
     near(delay(&to), 40 * US);
-    near(ledger.spent(T0 + 540 * US).ahead, 260 * US);
+    near(ledger.cost(T0 + 540 * US).ahead, 260 * US);
     assert!(ledger.virtual_time(&to, T0 + 540 * US) + STAMP_RESOLUTION >= ledger.virtual_time(&from, T0 + 500 * US));
 }
 
@@ -217,7 +221,7 @@ fn messages_with_too_long_a_hold_pass_and_their_debt_is_waived() {
         assert_eq!(ledger.hold(WINDOW, old, now - waited, now).is_none(), is_forgiven, "{why}");
         ledger.arrived(&account, WINDOW, old, now - waited, now);
         assert_eq!(delay(&account), if is_forgiven { paused } else { waited }, "{why}");
-        assert_eq!(ledger.spent(now).forgiven, u64::from(is_forgiven), "{why}");
+        assert_eq!(ledger.cost(now).forgiven, u64::from(is_forgiven), "{why}");
         // A unit begins when the message arrived, in the virtual time of the thread that handles it.
         let began = Ledger::start() + 10 * HOLD_MAX - waited - if is_forgiven { paused } else { 0 };
         assert_eq!(ledger.visit_began(&account, now), began, "{why}");
@@ -250,13 +254,13 @@ fn an_account_of_an_earlier_window_changes_no_total() {
     let weights = Weights { parts: vec![KindShare { part: 1.0, error: 0.0 }; 2], calls: Some(7) };
     ledger.open(WINDOW + 4, &Experiment { weights: Some(&weights), speedup: 1.0 }, T0 + 400 * US);
     ledger.credit(&late, T0 + 500 * US);
-    assert_eq!(ledger.total(T0 + 500 * US), 0);
+    assert_eq!(ledger.largest_delay(T0 + 500 * US), 0);
     let call = ledger.called(&late, WINDOW, 7, T0 + 500 * US);
-    assert_eq!(ledger.total(T0 + 600 * US), 0);
+    assert_eq!(ledger.largest_delay(T0 + 600 * US), 0);
     ledger.answered(&late, WINDOW, call, T0 + 600 * US, T0 + 600 * US);
     ledger.join(&late, WINDOW + 4);
     ledger.credit(&late, T0 + 700 * US);
-    assert_eq!(ledger.total(T0 + 700 * US), 300 * US);
+    assert_eq!(ledger.largest_delay(T0 + 700 * US), 300 * US);
 }
 
 // A message slightly too early in virtual time, and not held: its receiver gets the rest as debt, except for the time
@@ -284,20 +288,20 @@ fn the_time_of_an_upstream_is_credited_during_calls() {
     let ledger = opened(0.5);
     let account = thread(&ledger, 0, 0);
     let other = ledger.called(&account, WINDOW, 8, T0 + 100 * US);
-    assert_eq!(ledger.total(T0 + 200 * US), 0);
+    assert_eq!(ledger.largest_delay(T0 + 200 * US), 0);
     let first = ledger.called(&account, WINDOW, 7, T0 + 200 * US);
     let second = ledger.called(&account, WINDOW, 7, T0 + 300 * US);
-    assert_eq!(ledger.total(T0 + 400 * US), 100 * US);
+    assert_eq!(ledger.largest_delay(T0 + 400 * US), 100 * US);
     assert_eq!(ledger.hold(WINDOW, first, T0 + 400 * US, T0 + 400 * US), None);
     ledger.answered(&account, WINDOW, first, T0 + 400 * US, T0 + 400 * US);
     ledger.answered(&account, WINDOW, second, T0 + 500 * US, T0 + 500 * US);
-    assert_eq!(ledger.total(T0 + 900 * US), 150 * US);
+    assert_eq!(ledger.largest_delay(T0 + 900 * US), 150 * US);
     // The answer of another upstream is not due yet.
     assert!(ledger.hold(WINDOW, other, T0 + 900 * US, T0 + 900 * US).is_some_and(|hold| hold >= 149 * US));
     // An answer without a pending call changes no delay.
     ledger.answered(&account, WINDOW, second, T0 + 900 * US, T0 + 900 * US);
     ledger.answered(&account, WINDOW, Stamp::default(), T0 + 900 * US, T0 + 900 * US);
-    assert_eq!(ledger.total(T0 + 950 * US), 150 * US);
+    assert_eq!(ledger.largest_delay(T0 + 950 * US), 150 * US);
 }
 
 // Timers run on during pauses, so a sleeping thread pays nothing: deadline += ΔG.
@@ -308,7 +312,7 @@ fn a_sleep_pays_no_debt() {
     let timer = ledger.sent(&account, WINDOW, T0);
     pause(&ledger, 300 * US);
     ledger.woke(&account, WINDOW, timer, 1000 * US, T0 + 1000 * US);
-    assert_eq!(ledger.owed(&account, Urgency::Unawaited, T0 + 1000 * US), 300 * US);
+    assert_eq!(ledger.take_due_pause(&account, Urgency::Unawaited, T0 + 1000 * US), 300 * US);
 }
 
 // Readers release a lock in any order: the next writer follows the last of them.
@@ -329,7 +333,7 @@ fn a_load_probe_pauses_all_threads_for_a_fifth() {
     let account = thread(&ledger, 0, 1);
     ledger.credit(&account, T0 + 5000 * US);
     assert_eq!(delay(&account), 0);
-    assert_eq!(ledger.owed(&account, Urgency::Unawaited, T0 + 5000 * US), 1000 * US);
+    assert_eq!(ledger.take_due_pause(&account, Urgency::Unawaited, T0 + 5000 * US), 1000 * US);
 }
 
 #[test]
@@ -339,7 +343,7 @@ fn an_overlong_window_adds_no_stamps() {
     assert_ne!(ledger.sent(&account, WINDOW, T0 + STAMP_TIME_MAX - STAMP_RESOLUTION), Stamp::default());
     assert_eq!(ledger.sent(&account, WINDOW, T0 + STAMP_TIME_MAX), Stamp::default());
     assert_eq!(ledger.called(&account, WINDOW, 7, T0 + STAMP_TIME_MAX), Stamp::default());
-    assert_eq!(ledger.total(T0 + 2 * STAMP_TIME_MAX), 0);
+    assert_eq!(ledger.largest_delay(T0 + 2 * STAMP_TIME_MAX), 0);
 }
 
 // p is virtual time per unit: here from the slope of the count, without the units beyond the window's end.

@@ -15,7 +15,7 @@ impl Recorder {
     pub fn outcome(&self) -> (WindowOutcome, WindowCost) {
         let (began, ended) = (self.began.load(Relaxed), self.ended.load(Relaxed));
         let window = (self.count.load(Relaxed) << COUNT_SHIFT | WindowPurpose::Pause as u32) & WINDOW_MASK;
-        let (spent, time) = (self.ledger.spent(ended), ended.saturating_sub(began));
+        let (spent, time) = (self.ledger.cost(ended), ended.saturating_sub(began));
         let (mut units, mut events, mut until) = (Vec::new(), Vec::new(), u64::MAX);
         for account in progress::accounts() {
             if read_log(account.log(), window >> COUNT_SHIFT, &mut events) {

@@ -184,12 +184,12 @@ impl Program for ProcessUnderProfile {
             RECORDER.ledger().set_runnable(account, known.map_or(1.0, |&(_, part)| part));
         }
         set_attention(Attention::Everything);
-        RECORDER.ledger().set_hook(self.hook_cost.cost() as u64);
+        RECORDER.ledger().set_hook_cost(self.hook_cost.cost() as u64);
         RECORDER.open_experiment(&Experiment { weights, speedup });
     }
 
     fn delay_so_far(&self) -> u64 {
-        RECORDER.ledger().spent(clock::now()).delayed
+        RECORDER.ledger().cost(clock::now()).delayed
     }
 
     fn close_paused(&mut self) -> (WindowOutcome, WindowCost) {

@@ -5,7 +5,7 @@ use super::Report;
 impl Report {
     /// Folded stacks: `worker;main;serve 12`, in milliseconds of processor time, rounded up. Empty without samples.
     #[must_use]
-    pub fn to_folded(&self) -> String {
+    pub fn to_folded_stacks(&self) -> String {
         let mut out = String::new();
         for stack in &self.stacks {
             for (at, frame) in stack.frames.iter().enumerate() {
@@ -39,7 +39,7 @@ mod tests {
         };
         let stacks = vec![stack(&["worker", "main", "<[u8; 4] as A>::b"], 3), stack(&["a b", "two\nlines"], 1)];
         let report = Report { stacks, ..Report::default() };
-        assert_eq!(report.to_folded(), "worker;main;<[u8: 4] as A>::b 12\na b;two lines 4\n");
-        assert_eq!(Report::default().to_folded(), "");
+        assert_eq!(report.to_folded_stacks(), "worker;main;<[u8: 4] as A>::b 12\na b;two lines 4\n");
+        assert_eq!(Report::default().to_folded_stacks(), "");
     }
 }

@@ -198,7 +198,7 @@ impl Page {
 
     /// The folded targets, with their reasons.
     fn folded(&mut self, report: Option<&Report>) {
-        let folded: Vec<_> = report.map(|report| report.folded().collect()).unwrap_or_default();
+        let folded: Vec<_> = report.map(|report| report.subsumed().collect()).unwrap_or_default();
         let hidden = if folded.is_empty() { " hidden" } else { "" };
         self.print(format_args!(
             "<details id=\"folded\"{hidden}><summary>Left out: frames around the work, and duplicates of other \

@@ -129,7 +129,7 @@ mod tests {
         );
         assert!(value["targets"][0]["folded"].is_null());
         assert_eq!(Report::from_json(&report.to_json()).unwrap(), report.finite());
-        let folded = |reports: Vec<Report>| Report::merged(reports).unwrap().folded().count();
+        let folded = |reports: Vec<Report>| Report::merged(reports).unwrap().subsumed().count();
         assert_eq!(folded(vec![report.clone(), report.clone()]), 1);
         assert_eq!(folded(vec![report, super::super::sample::report()]), 0);
     }

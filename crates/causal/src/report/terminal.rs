@@ -126,7 +126,7 @@ impl Report {
     /// The folded targets by reason; JSON has their curves.
     fn write_folds(&self, out: &mut String) {
         let mut groups: Vec<(FoldReason, Vec<String>)> = Vec::new();
-        for (target, folded) in self.folded() {
+        for (target, folded) in self.subsumed() {
             let name = plain(&target.name);
             match groups.iter_mut().find(|(why, _)| *why == folded.why) {
                 Some((_, names)) => names.push(name),

@@ -75,7 +75,7 @@ impl Report {
         // Only targets around the work would help: no part of it stands out.
         if more.is_empty()
             && unknown.is_empty()
-            && let Some((target, _)) = self.folded().find(|(target, _)| self.would_help(target))
+            && let Some((target, _)) = self.subsumed().find(|(target, _)| self.would_help(target))
         {
             more.push(format!(
                 "No part of the work stands out: {} contains nearly all of it, and no part inside would help much by \

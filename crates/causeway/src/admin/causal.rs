@@ -297,7 +297,7 @@ fn render_report(report: &Report, form: ReportFormat) -> AdminResponse {
         ReportFormat::Json => AdminResponse::text(format!("{}\n", report.to_json()), MediaType::Json),
         ReportFormat::Html => AdminResponse::text(report.to_html(), MediaType::Page),
         ReportFormat::Coz => AdminResponse::text(report.to_coz(), MediaType::Coz),
-        ReportFormat::Folded => AdminResponse::text(report.to_folded(), MediaType::Folded),
+        ReportFormat::Folded => AdminResponse::text(report.to_folded_stacks(), MediaType::Folded),
         ReportFormat::Pprof => AdminResponse::bytes(report.to_pprof(), MediaType::Pprof),
     };
     // Encoding needs several times the report's size; return that memory to the system.

@@ -155,7 +155,7 @@ impl Profile {
         for form in &self.formats {
             kept.push(match form {
                 ProfileFormat::Coz => (out.with_extension("coz"), report.to_coz().into_bytes()),
-                ProfileFormat::Folded => (out.with_extension("folded"), report.to_folded().into_bytes()),
+                ProfileFormat::Folded => (out.with_extension("folded"), report.to_folded_stacks().into_bytes()),
                 ProfileFormat::Pprof => (out.with_extension("pb.gz"), report.to_pprof()),
             });
         }
