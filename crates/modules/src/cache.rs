@@ -61,8 +61,8 @@ use status::{Forwarded, Handled, ResponseUse};
 use store::{CONTENT_WAIT_MAX, CacheKey, FAILURE_PAUSE, FetchGuard, FetchRole, Found, UNSTORABLE_PAUSE};
 pub use store::{Lookup, Usage};
 use stored::{
-    FIELDS_MAX, Freshness, Privacy, StoredFields, StoredResponse, StoringRules, age_value, assess, initial_age,
-    is_cacheable_by_default, varies_by_server,
+    FIELDS_MAX, FetchTimes, Freshness, Privacy, StoredFields, StoredResponse, StoringRules, age_value, assess,
+    initial_age, is_cacheable_by_default, varies_by_server,
 };
 use tiers::Tiers;
 use vary::Vary;
@@ -562,7 +562,7 @@ impl CacheRules {
     ) -> (Arc<StoredResponse>, ResponseUse) {
         let wall = cx.worker().wall();
         let fields = stale.fields.updated(&fetch.base, cx.response().fields(), wall);
-        let times = (fetch.sent, now, wall);
+        let times = FetchTimes { sent: fetch.sent, received: now, wall };
         // RFC 9111 §4.2.3, §4.3.4: the age of the validation is that of the 304, which may come from a cache too.
         let age = age_value(cx.response().fields());
         let key = self.tiers.store.key(&fetch.key);
@@ -590,7 +590,8 @@ impl CacheRules {
     fn record(&self, cx: &Context, fetch: Fetch, status: StatusCode, body: &Body, now: Instant) -> Option<Recording> {
         let wall = cx.worker().wall();
         let fields = cx.response().fields();
-        let (times, age) = ((fetch.sent, now, wall), age_value(fields));
+        let times = FetchTimes { sent: fetch.sent, received: now, wall };
+        let age = age_value(fields);
         let can_be_stored = !matches!(body, Body::Tunnel(_))
             && body.len().is_none_or(|len| len <= self.storing.body_bytes_max)
             && !varies_by_server(fields, &fetch.request, cx.head().fields())

@@ -102,7 +102,7 @@ impl WorkerRegex {
     }
 
     /// Like [`is_match`](Self::is_match), and stores the groups' positions.
-    fn find(&self, cx: &Context, text: &[u8]) -> bool {
+    fn search(&self, cx: &Context, text: &[u8]) -> bool {
         let Searcher { regex, groups, repaired } = &mut *cx.generation().state(self.searcher).borrow_mut();
         regex.captures_read(groups, as_characters(text, repaired)).is_some()
     }
@@ -183,7 +183,7 @@ impl Capturing {
 
     /// Returns whether the text contains a match; on a match also fills the placeholders.
     pub(crate) fn matches(&self, cx: &mut Context, text: &[u8]) -> bool {
-        let found = self.find(cx, text);
+        let found = self.search(cx, text);
         if found {
             self.fill(cx, text);
         }
@@ -191,8 +191,8 @@ impl Capturing {
     }
 
     /// Returns whether the text contains a match, without filling the placeholders: call [`fill`](Self::fill) for that.
-    pub(crate) fn find(&self, cx: &Context, text: &[u8]) -> bool {
-        self.regexp.find(cx, text)
+    pub(crate) fn search(&self, cx: &Context, text: &[u8]) -> bool {
+        self.regexp.search(cx, text)
     }
 
     /// Fills the placeholders from the last match. `text` must be the text of that match. A group that did not take

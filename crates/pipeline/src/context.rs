@@ -29,6 +29,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::rc::Rc;
 use std::time::Instant;
 
+pub use causeway_message::Scheme;
 use causeway_message::{Chunk, FieldMap, FieldValue, Head, names};
 
 use crate::body::{Frame, Mailbox};
@@ -97,8 +98,6 @@ impl Client {
         })
     }
 }
-
-pub use causeway_message::Scheme;
 
 /// The id of a matcher that may wait, allotted at build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

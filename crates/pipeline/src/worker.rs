@@ -18,16 +18,13 @@ use std::time::{Duration, Instant, SystemTime};
 use causeway_message::BlockMut;
 use progress::Stamp;
 
-pub use self::lookup::{DnsRecord, Families, LookupError, Question, Resolver, ResolverServer};
+pub use self::lookup::{DnsRecord, Families, LookupAnswer, LookupError, Question, Resolver, ResolverServer};
 pub use self::offload::{Job, Offloaded, Work, WorkKind, offload};
 use crate::upstream::{Upstream, UpstreamTransport};
 
 /// The queue of offloaded work is full; the request gets 503 ([`crate::Fault::busy`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Busy;
-
-/// The answer to a [`Question`]: records in the order in which to use them, at least one.
-pub type LookupAnswer = Result<Vec<DnsRecord>, LookupError>;
 
 /// The worker that runs an exchange. Not `Send`: a handler uses only its own worker.
 pub trait Worker {

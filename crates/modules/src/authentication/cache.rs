@@ -1,6 +1,6 @@
 //! A per-worker cache of password checks, so that a password is not hashed for every request: Caddy's `hash_cache`.
 //!
-//! Each worker has its own cache. Concurrent requests with one password share one job (single-flight). The cache holds
+//! Each worker has its own cache. Concurrent requests with one password share one job (single-future). The cache holds
 //! passwords in memory and overwrites them when it drops them; `single_flight` would not do this with its keys. When
 //! all requests that wait for a password are cancelled, its job is cancelled too.
 
@@ -46,17 +46,17 @@ pub(super) struct Cache {
 
 enum CachedVerification {
     Known(bool),
-    UnderWay(Rc<Landing>),
+    UnderWay(Rc<SharedVerification>),
 }
 
 pub(super) enum CacheLookup {
     Known(bool),
-    UnderWay(Flight),
+    UnderWay(VerificationFuture),
     Nothing,
 }
 
 /// Shared by the requests that wait for one password.
-struct Landing {
+struct SharedVerification {
     /// `None` when the job is done or cancelled.
     hashing: RefCell<Option<Offloaded<bool>>>,
     /// `None` until the job is done. The inner value is `None` if the job panicked.
@@ -64,56 +64,61 @@ struct Landing {
     /// The wakers of the waiting requests, and of the task that stores the outcome.
     wakers: RefCell<Vec<Waker>>,
     /// Number of waiting requests.
-    flights: Cell<usize>,
+    waiting: Cell<usize>,
     /// For the profiler: identifies the wakeup's origin.
     stamp: Cell<Stamp>,
 }
 
 /// A future for the outcome of a password check in progress.
-pub(super) struct Flight(Rc<Landing>);
+pub(super) struct VerificationFuture(Rc<SharedVerification>);
 
 impl Cache {
     pub(super) fn find(&self, key: &[u8]) -> CacheLookup {
         match self.entries.borrow().get(key) {
             Some(CachedVerification::Known(same)) => CacheLookup::Known(*same),
-            Some(CachedVerification::UnderWay(landing)) if !landing.is_abandoned() => {
-                CacheLookup::UnderWay(Flight::of(landing))
+            Some(CachedVerification::UnderWay(shared)) if !shared.is_abandoned() => {
+                CacheLookup::UnderWay(VerificationFuture::of(shared))
             }
             _ => CacheLookup::Nothing,
         }
     }
 
     /// Registers `hashing` and stores its outcome when it is done, unless every waiting request is cancelled first.
-    pub(super) fn start(self: Rc<Self>, worker: &Rc<dyn Worker>, key: &[u8], hashing: Offloaded<bool>) -> Flight {
+    pub(super) fn start(
+        self: Rc<Self>,
+        worker: &Rc<dyn Worker>,
+        key: &[u8],
+        hashing: Offloaded<bool>,
+    ) -> VerificationFuture {
         self.make_room(worker);
-        let landing = Rc::new(Landing {
+        let shared = Rc::new(SharedVerification {
             hashing: RefCell::new(Some(hashing)),
             outcome: Cell::default(),
             wakers: RefCell::default(),
-            flights: Cell::default(),
+            waiting: Cell::default(),
             stamp: Cell::default(),
         });
         let key = Key(Zeroizing::new(key.to_vec()));
-        self.entries.borrow_mut().insert(key.clone(), CachedVerification::UnderWay(Rc::clone(&landing)));
-        let flight = Flight::of(&landing);
+        self.entries.borrow_mut().insert(key.clone(), CachedVerification::UnderWay(Rc::clone(&shared)));
+        let future = VerificationFuture::of(&shared);
         worker.spawn(Box::pin(async move {
             // From here on, a panic or a cancellation shows as `None`.
-            let same = poll_fn(|poll_cx| landing.poll_job(poll_cx)).await;
-            self.conclude(key, &landing, same);
-            landing.outcome.set(Some(same));
+            let same = poll_fn(|poll_cx| shared.poll_job(poll_cx)).await;
+            self.conclude(key, &shared, same);
+            shared.outcome.set(Some(same));
             let mut stamp = Stamp::default();
             progress::before_send(&mut stamp);
-            landing.stamp.set(stamp);
-            let wakers = landing.wakers.take();
+            shared.stamp.set(stamp);
+            let wakers = shared.wakers.take();
             wakers.into_iter().for_each(Waker::wake);
         }));
-        flight
+        future
     }
 
     /// Replaces the entry by its outcome, unless a newer job has replaced the entry.
-    fn conclude(&self, key: Key, landing: &Rc<Landing>, same: Option<bool>) {
+    fn conclude(&self, key: Key, shared: &Rc<SharedVerification>, same: Option<bool>) {
         let mut entries = self.entries.borrow_mut();
-        if !matches!(entries.get(&key), Some(CachedVerification::UnderWay(other)) if Rc::ptr_eq(other, landing)) {
+        if !matches!(entries.get(&key), Some(CachedVerification::UnderWay(other)) if Rc::ptr_eq(other, shared)) {
             return;
         }
         match same {
@@ -139,7 +144,7 @@ impl Cache {
     }
 }
 
-impl Landing {
+impl SharedVerification {
     /// Returns whether its last request was cancelled before the job was done.
     fn is_abandoned(&self) -> bool {
         self.hashing.borrow().is_none() && self.outcome.get().is_none()
@@ -151,7 +156,7 @@ impl Landing {
         let Some(job) = hashing.as_mut() else { return Poll::Ready(None) };
         let polled = Pin::new(job).poll(poll_cx);
         if polled.is_pending() {
-            // So that the drop of the last `Flight` also wakes this task.
+            // So that the drop of the last `VerificationFuture` also wakes this task.
             self.follow(poll_cx);
         }
         polled
@@ -165,27 +170,27 @@ impl Landing {
     }
 }
 
-impl Flight {
-    fn of(landing: &Rc<Landing>) -> Self {
-        landing.flights.set(landing.flights.get() + 1);
-        Self(Rc::clone(landing))
+impl VerificationFuture {
+    fn of(shared: &Rc<SharedVerification>) -> Self {
+        shared.waiting.set(shared.waiting.get() + 1);
+        Self(Rc::clone(shared))
     }
 }
 
-impl Drop for Flight {
+impl Drop for VerificationFuture {
     fn drop(&mut self) {
-        let landing = &self.0;
-        landing.flights.set(landing.flights.get() - 1);
+        let shared = &self.0;
+        shared.waiting.set(shared.waiting.get() - 1);
         // The last waiting request is gone: dropping the job cancels it, and the task then removes the entry.
-        if landing.flights.get() == 0 && landing.outcome.get().is_none() {
-            landing.hashing.take();
-            let wakers = landing.wakers.take();
+        if shared.waiting.get() == 0 && shared.outcome.get().is_none() {
+            shared.hashing.take();
+            let wakers = shared.wakers.take();
             wakers.into_iter().for_each(Waker::wake);
         }
     }
 }
 
-impl Future for Flight {
+impl Future for VerificationFuture {
     type Output = Option<bool>;
 
     fn poll(self: Pin<&mut Self>, poll_cx: &mut PollContext<'_>) -> Poll<Option<bool>> {

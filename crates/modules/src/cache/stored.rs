@@ -198,15 +198,25 @@ pub(super) struct Privacy {
     pub(super) forbids_storing: bool,
 }
 
-/// Decides whether a response may be stored, and how long it is fresh (RFC 9111 §3, §4.2.1); `None`: it may not. `sent`
-/// and `received` are the times of the request and of the response's head, `wall` is the time of day at `received`. `age`
-/// is the [`age_value`] of the response; that of a stored one is not among its fields.
+/// The times of one fetch from the origin.
+#[derive(Clone, Copy)]
+pub(super) struct FetchTimes {
+    /// When the request was sent.
+    pub(super) sent: Instant,
+    /// When the response's head was received.
+    pub(super) received: Instant,
+    /// The time of day at `received`.
+    pub(super) wall: SystemTime,
+}
+
+/// Decides whether a response may be stored, and how long it is fresh (RFC 9111 §3, §4.2.1); `None`: it may not. `age` is
+/// the [`age_value`] of the response; that of a stored one is not among its fields.
 pub(super) fn assess(
     fields: &FieldMap,
     status: StatusCode,
     privacy: Privacy,
     rules: &StoringRules,
-    times: (Instant, Instant, SystemTime),
+    times: FetchTimes,
     age: Duration,
 ) -> Option<(Freshness, ResponseDirectives)> {
     let directives = ResponseDirectives::of(fields);
@@ -229,7 +239,7 @@ pub(super) fn assess(
     {
         return None;
     }
-    let (requested, received, wall) = times;
+    let FetchTimes { sent: requested, received, wall } = times;
     let date = conditional::date(fields.get(names::DATE));
     let explicit = lifetime(fields, &directives, date.unwrap_or_else(|| since_1970(wall)));
     let lifetime = match explicit {
@@ -250,13 +260,9 @@ pub(super) fn assess(
 }
 
 /// Returns the age of a response when it was received (RFC 9111 §4.2.3). The arguments are those of [`assess`].
-pub(super) fn initial_age(
-    fields: &FieldMap,
-    (sent, received, wall): (Instant, Instant, SystemTime),
-    age: Duration,
-) -> Duration {
-    let corrected = age + received.saturating_duration_since(sent);
-    corrected.max(apparent_age(fields, wall).unwrap_or_default())
+pub(super) fn initial_age(fields: &FieldMap, times: FetchTimes, age: Duration) -> Duration {
+    let corrected = age + times.received.saturating_duration_since(times.sent);
+    corrected.max(apparent_age(fields, times.wall).unwrap_or_default())
 }
 
 /// Returns the time from the `Date` of a response to its reception (RFC 9111 §4.2.3).

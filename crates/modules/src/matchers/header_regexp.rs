@@ -28,7 +28,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, Bu
 impl Matcher for HeaderRegexp {
     fn matches(&self, cx: &mut Context) -> Matched {
         Ok(self.0.iter().all(|(name, pattern)| {
-            let Some(number) = values(cx, name).position(|value| pattern.find(cx, value)) else { return false };
+            let Some(number) = values(cx, name).position(|value| pattern.search(cx, value)) else { return false };
             // Filling placeholders needs the context mutably, so the value is copied first.
             cx.with_scratch(|cx, text| {
                 text.extend(values(cx, name).nth(number).into_iter().flatten());

@@ -248,7 +248,7 @@ impl Matcher for UrlPatternMatcher {
                 let start = text.len();
                 component.append(cx, self.merge_slashes, text);
                 *range = start..text.len();
-                if !capturing.find(cx, &text[range.clone()]) {
+                if !capturing.search(cx, &text[range.clone()]) {
                     return false;
                 }
             }

@@ -25,6 +25,9 @@ pub enum Question {
     },
 }
 
+/// The answer to a [`Question`]: records in the order in which to use them, at least one.
+pub type LookupAnswer = Result<Vec<DnsRecord>, LookupError>;
+
 impl Question {
     /// Returns the name that is looked up.
     pub fn name(&self) -> &str {

@@ -213,10 +213,12 @@ enum Worth {
 
 impl Set {
     fn worth(&self) -> Worth {
-        match () {
-            () if !self.made.borrow().upstreams.is_empty() => Worth::HasUpstreams,
-            () if self.answer.is_useless() => Worth::Useless,
-            () => Worth::Unknown,
+        if !self.made.borrow().upstreams.is_empty() {
+            Worth::HasUpstreams
+        } else if self.answer.is_useless() {
+            Worth::Useless
+        } else {
+            Worth::Unknown
         }
     }
 }
