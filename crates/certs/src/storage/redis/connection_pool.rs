@@ -3,14 +3,17 @@
 //! A call takes an idle connection or opens one. After a failure to connect or a lost connection, the server counts as unreachable for
 //! [`RETRY_AFTER`]: calls fail at once, so that work over thousands of names does not wait for thousands of timeouts. The first call after
 //! that tries again, and the others keep failing until it has succeeded.
+//!
+//! After a failover the address leads to another server, while the connections of before still lead to the former master. So a connection whose
+//! server refuses writes, or has no master, is closed.
 
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use redis::{
-    Client, Cmd, Connection, ConnectionAddr, FromRedisValue, IntoConnectionInfo as _, Pipeline, RedisConnectionInfo,
-    RedisError, RedisResult, TlsCertificates, Value,
+    Client, Cmd, Connection, ConnectionAddr, ErrorKind, FromRedisValue, IntoConnectionInfo as _, Pipeline,
+    RedisConnectionInfo, RedisError, RedisResult, ServerErrorKind, TlsCertificates, Value,
 };
 
 use super::{RedisSpec, RedisTls, TIMEOUT};
@@ -95,19 +98,26 @@ impl ConnectionPool {
         // Not `req_packed_commands`, which waits for each response, also after the first timeout.
         self.call(|connection| {
             connection.send_packed_command(&commands.get_packed_pipeline())?;
-            (0..count).map(|_| connection.recv_response()).collect()
+            let responses: Vec<_> = (0..count).map(|_| connection.recv_response()).collect::<RedisResult<_>>()?;
+            let mut errors = responses.iter().filter_map(|response| match response {
+                Value::ServerError(error) => Some(RedisError::from(error.clone())),
+                _ => None,
+            });
+            errors.find(is_demoted).map_or(Ok(()), Err)?;
+            Ok(responses)
         })
     }
 
-    /// Performs a call, which must be repeatable: if an idle connection turns out to be closed, the call is repeated on a new one.
+    /// Performs a call, which must be repeatable: if an idle connection turns out to be closed, or that of a former master, the call is repeated
+    /// on a new one.
     fn call<T>(&self, run: impl Fn(&mut Connection) -> RedisResult<T>) -> io::Result<T> {
         let mut permit = self.permit()?;
         if let Some(mut connection) = permit.idle.take() {
             match run(&mut connection) {
-                Err(error) if is_broken(&error) && !error.is_timeout() => {}
+                Err(error) if (is_broken(&error) && !error.is_timeout()) || is_demoted(&error) => {}
                 result => return self.answered(result, connection),
             }
-            // The server has probably restarted, so the other idle connections are closed too.
+            // The server has probably restarted or been demoted, so the other idle connections are of no use either.
             self.state().idle.clear();
         }
         let mut connection = self.connect().map_err(|error| self.fail(&error))?;
@@ -127,7 +137,9 @@ impl ConnectionPool {
             Err(error) if is_broken(&error) => Err(self.fail(&error)),
             result => {
                 let mut state = self.state();
-                state.idle.push(connection);
+                if !result.as_ref().is_err_and(is_demoted) {
+                    state.idle.push(connection);
+                }
                 if state.down.take().is_some() {
                     tracing::info!("{}: reachable again", self.location);
                 }
@@ -197,4 +209,10 @@ impl Drop for CallPermit<'_> {
 /// Whether the connection cannot be used any more.
 fn is_broken(error: &RedisError) -> bool {
     error.is_io_error() || error.is_timeout() || error.is_connection_dropped() || error.is_unrecoverable_error()
+}
+
+/// Whether the server refuses the call because it is no master, or has lost its own. It still serves reads, so it counts as reachable; but the
+/// address may lead to another server by now. A server that answers `LOADING` stays the same one.
+fn is_demoted(error: &RedisError) -> bool {
+    matches!(error.kind(), ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown))
 }

@@ -1,6 +1,7 @@
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::mpsc;
 use std::time::Instant;
 
@@ -83,6 +84,45 @@ fn spawn(directory: &Directory, port: u16, arguments: &[&str]) -> Option<Child> 
             eprintln!("skipped: redis-server: {error}");
             None
         }
+    }
+}
+
+/// An address that leads to a server, as that of a failover does: new connections lead to the current one, older ones stay. Each way takes
+/// `delay` for what is sent at once.
+struct Address {
+    port: u16,
+    target: Arc<AtomicU16>,
+}
+
+impl Address {
+    fn of(server: &RedisProcess, delay: Duration) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let target = Arc::new(AtomicU16::new(server.port));
+        let current = Arc::clone(&target);
+        std::thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let server = TcpStream::connect((Ipv4Addr::LOCALHOST, current.load(Ordering::Relaxed))).unwrap();
+                for (mut from, mut to) in [(client.try_clone().unwrap(), server.try_clone().unwrap()), (server, client)]
+                {
+                    std::thread::spawn(move || {
+                        let mut bytes = [0; 65536];
+                        while let Ok(len @ 1..) = from.read(&mut bytes) {
+                            std::thread::sleep(delay);
+                            if to.write_all(&bytes[..len]).is_err() {
+                                break;
+                            }
+                        }
+                        let _ = to.shutdown(Shutdown::Both);
+                    });
+                }
+            }
+        });
+        Self { port, target }
+    }
+
+    fn storage(&self) -> RedisStorage {
+        RedisStorage::new(&RedisSpec::new("127.0.0.1", self.port)).unwrap()
     }
 }
 
@@ -322,6 +362,34 @@ fn a_server_that_restarts() {
         std::thread::sleep(Duration::from_millis(50));
     }
     assert_eq!(storage.load("x").unwrap().as_deref(), Some(&b"two"[..]));
+}
+
+// A failover: the master becomes a replica, and the address leads to the new master. The former one still serves the connections that it has, and
+// answers READONLY to writes, so that go-redis closes such connections. The lock's refresh meets that too. While the address leads to a
+// replica, its values can be read.
+#[test]
+fn a_master_that_is_demoted() {
+    let (Some(first), Some(second)) = (RedisProcess::start(&[]), RedisProcess::start(&[])) else { return };
+    let address = Address::of(&first, Duration::ZERO);
+    let storage = address.storage();
+    storage.store("x", b"one", Durability::Flushed).unwrap();
+    let held = storage.lock("n").unwrap();
+    let token: String = redis::from_redis_value(first.run_command(&["GET", "caddy/locks/n"])).unwrap();
+    first.run_command(&["REPLICAOF", "127.0.0.1", &second.port.to_string()]);
+    for _ in 0..2 {
+        let error = storage.store("x", b"two", Durability::Flushed).unwrap_err().to_string();
+        assert!(error.contains("read only replica"), "{error}");
+        assert!(storage.load("x").is_ok(), "a replica is reachable");
+    }
+    second.run_command(&["SET", "caddy/locks/n", &token, "PX", "4000"]);
+    address.target.store(second.port, Ordering::Relaxed);
+    let left = || redis::from_redis_value::<i64>(second.run_command(&["PTTL", "caddy/locks/n"])).unwrap();
+    while left() < 5000 {
+        assert!(left() > 0, "the lock expired");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    held.store("x", b"three", Durability::Flushed).unwrap();
+    assert_eq!(second.storage().load("x").unwrap().as_deref(), Some(&b"three"[..]));
 }
 
 // A server that accepts connections and never answers: one call waits for the timeout, the others fail at once.
