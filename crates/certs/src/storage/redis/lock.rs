@@ -7,6 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use redis::{Cmd, Value};
+
 use super::super::{HeldLock, LOCK_TIMEOUT, Storage as _};
 use super::RedisStorage;
 use super::connection_pool::ConnectionPool;
@@ -70,7 +72,11 @@ impl Locks {
         getrandom::fill(&mut bytes).map_err(|_| Error::Random)?;
         let token = format!("{:032x}", u128::from_ne_bytes(bytes));
         let begun = Instant::now();
-        while !self.evaluate(TAKE, key, &token).map_err(|error| Error::Write(location.to_owned(), error))? {
+        while !self
+            .pool
+            .query(&evaluation(TAKE, key, &token))
+            .map_err(|error| Error::Write(location.to_owned(), error))?
+        {
             if begun.elapsed() >= LOCK_TIMEOUT {
                 return Err(Error::Locked(location.to_owned()));
             }
@@ -87,8 +93,10 @@ impl Locks {
         Ok(token)
     }
 
-    /// Runs until no lock is held.
+    /// Runs until no lock is held. All locks share one round trip: one for each would take longer than the locks live, if there are many of
+    /// them and the server is far away.
     fn maintain(&self) {
+        // The beginning of the last refresh.
         let mut refreshed = Instant::now();
         loop {
             let mut state = self.state();
@@ -97,20 +105,20 @@ impl Locks {
                 state = self.released.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
             }
             let dropped = std::mem::take(&mut state.dropped);
-            let held = if refreshed.elapsed() < REFRESH_INTERVAL { Vec::new() } else { state.held.clone() };
+            let held = if refreshed.elapsed() < REFRESH_INTERVAL {
+                Vec::new()
+            } else {
+                refreshed = Instant::now();
+                state.held.clone()
+            };
             drop(state);
-            for lock in dropped {
-                // If this fails, the lock expires.
-                let _ = self.evaluate(RELEASE, &lock.key, &lock.token);
-            }
-            for lock in &held {
-                if let Ok(false) = self.evaluate(REFRESH, &lock.key, &lock.token) {
+            // If this fails, the next refresh is another attempt, and the dropped locks expire.
+            let answers = self.release_and_refresh(&dropped, &held).unwrap_or_default();
+            for (lock, answer) in held.iter().zip(answers.into_iter().skip(dropped.len())) {
+                if matches!(redis::from_redis_value(answer), Ok(false)) {
                     tracing::warn!("{}: lost this lock: it was not refreshed for {} s", lock.key, EXPIRY.as_secs());
                     self.state().held.retain(|other| other != lock);
                 }
-            }
-            if !held.is_empty() {
-                refreshed = Instant::now();
             }
             let mut state = self.state();
             if state.held.is_empty() && state.dropped.is_empty() {
@@ -120,16 +128,29 @@ impl Locks {
         }
     }
 
-    /// Every script gets the key, the token and the expiry, and returns whether it succeeded.
-    fn evaluate(&self, script: &str, key: &str, token: &str) -> std::io::Result<bool> {
-        let expiry = u64::try_from(EXPIRY.as_millis()).unwrap_or(u64::MAX);
-        self.pool.query(redis::cmd("EVAL").arg(script).arg(1).arg(key).arg(token).arg(expiry))
+    /// Returns the server's answers in this order.
+    fn release_and_refresh(&self, dropped: &[HeldKey], held: &[HeldKey]) -> std::io::Result<Vec<Value>> {
+        let mut pipeline = redis::pipe();
+        for (script, locks) in [(RELEASE, dropped), (REFRESH, held)] {
+            for lock in locks {
+                pipeline.add_command(evaluation(script, &lock.key, &lock.token));
+            }
+        }
+        self.pool.query_all(&pipeline)
     }
 
     /// Ignores poisoning: every change is one insertion or removal.
     fn state(&self) -> MutexGuard<'_, LocksState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Every script gets the key, the token and the expiry, and returns whether it succeeded.
+fn evaluation(script: &str, key: &str, token: &str) -> Cmd {
+    let expiry = u64::try_from(EXPIRY.as_millis()).unwrap_or(u64::MAX);
+    let mut command = redis::cmd("EVAL");
+    command.arg(script).arg(1).arg(key).arg(token).arg(expiry);
+    command
 }
 
 impl HeldLock for HeldRedisLock {

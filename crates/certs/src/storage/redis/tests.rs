@@ -341,6 +341,29 @@ fn a_held_lock_is_refreshed() {
     held.store("x", b"", Durability::Flushed).unwrap();
 }
 
+// Many locks of a server that is far away: their refresh does not take longer than they live.
+#[test]
+fn all_locks_are_refreshed_at_once() {
+    const LOCKS: usize = 32;
+    let Some(server) = RedisProcess::start(&[]) else { return };
+    let storage = Address::of(&server, Duration::from_millis(120)).storage();
+    let lock = |number: usize| storage.lock(&number.to_string()).unwrap();
+    let held: Vec<_> = std::thread::scope(|scope| {
+        let locks: Vec<_> = (0..LOCKS).map(|number| scope.spawn(move || lock(number))).collect();
+        locks.into_iter().map(|lock| lock.join().unwrap()).collect()
+    });
+    let key = |number: usize| format!("caddy/locks/{number}");
+    for number in 0..LOCKS {
+        server.run_command(&["PEXPIRE", &key(number), "6000"]);
+    }
+    let left = |number| redis::from_redis_value::<i64>(server.run_command(&["PTTL", &key(number)])).unwrap();
+    while let Some(oldest) = (0..LOCKS).map(left).min().filter(|left| *left < 6000) {
+        assert!(oldest > 0, "a lock expired");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    drop(held);
+}
+
 // A restart of the server: idle connections are replaced. While it is away, calls fail at once.
 #[test]
 fn a_server_that_restarts() {
