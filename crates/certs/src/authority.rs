@@ -20,7 +20,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::certificate::{is_not_yet_valid, moment, renew_at};
 use super::replace::Durability;
-use super::storage::{Lock, SharedStorage, Storage, StorageRequirement, lock_if_writable, safe_key};
+use super::storage::{LOCK_TIMEOUT, Lock, SharedStorage, Storage, StorageRequirement, lock_if_writable, safe_key};
 use super::{Certificate, Error, pem};
 
 /// The lifetime of a new root: Caddy's ten years, of 360 days each.
@@ -178,7 +178,7 @@ impl Authority {
     /// key when one is needed; and if the operator's intermediate is malformed. A malformed intermediate of the authority's own is replaced.
     pub fn open(spec: AuthoritySpec, default_storage: &SharedStorage, now: SystemTime) -> Result<Self, Error> {
         let storage = spec.storage.as_ref().unwrap_or(default_storage).clone();
-        let lock = lock_if_writable(&*storage, &format!("pki_{}", spec.id))?;
+        let lock = lock_if_writable(&*storage, &format!("pki_{}", spec.id), LOCK_TIMEOUT)?;
         let root_location = match &spec.root {
             Some(files) => files.certificate.display().to_string(),
             None => storage.location(&spec.key("root.crt")),
@@ -256,7 +256,7 @@ impl Authority {
             return Ok(false);
         }
         // Several processes can share the storage: only one may replace the intermediate.
-        let lock = lock_if_writable(&*self.storage, &format!("pki_{}", self.spec.id))?;
+        let lock = lock_if_writable(&*self.storage, &format!("pki_{}", self.spec.id), LOCK_TIMEOUT)?;
         let root = self.load_root()?;
         // Another process may have renewed it while this one waited for the lock.
         let stored = stored_intermediate(&self.spec, &*self.storage, &root.certificate)?;

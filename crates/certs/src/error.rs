@@ -13,7 +13,7 @@ pub enum Error {
     Read(String, io::Error),
     /// A file, a directory or a value in storage cannot be written: its location.
     Write(String, io::Error),
-    /// Another process held this lock for longer than the wait limit of 30 seconds: its location.
+    /// Another process, or another part of this one, held this lock for longer than the timeout: its location.
     Locked(String),
     /// The lock expired while it was held, because the process was suspended or could not reach the storage; another process may have taken
     /// it since: its location.
@@ -73,7 +73,10 @@ impl fmt::Display for Error {
             Self::Read(location, error) => write!(f, "{location}: cannot be read: {error}"),
             Self::Write(location, error) => write!(f, "{location}: cannot be written: {error}"),
             Self::Locked(location) => {
-                write!(f, "{location}: another process has held this lock for too long")
+                write!(
+                    f,
+                    "{location}: this lock was not free in time: this server or another one with the storage holds it"
+                )
             }
             Self::LockLost(location) => {
                 write!(f, "{location}: lost this lock while it was held, so nothing was written")

@@ -15,10 +15,10 @@ use rcgen::{
 
 use super::authority::SignedBy;
 use super::replace::Durability;
-use super::storage::{StorageRequirement, lock_if_writable};
+use super::storage::{LOCK_TIMEOUT, StorageRequirement, lock_if_free, lock_if_writable};
 use super::{
-    Authority, AuthoritySpec, Certificate, CertificateSelection, Error, Lock, OcspPolicy, SharedStorage, Store, ocsp,
-    pem,
+    Authority, AuthoritySpec, Certificate, CertificateSelection, Error, Lock, OcspPolicy, SharedStorage, Storage,
+    Store, ocsp, pem,
 };
 use carried::carry_public;
 use stored::{meta, storage_keys, stored, stored_public};
@@ -27,6 +27,10 @@ use stored::{meta, storage_keys, stored, stored_public};
 const RENEWAL_CHECK_PAUSE_MIN: Duration = Duration::from_secs(1);
 /// The time until a retry after a failure.
 const RENEWAL_RETRY_PAUSE: Duration = Duration::from_secs(60);
+
+/// How long a load, or a handshake, waits for names whose locks are held elsewhere: for an order of a public authority, which takes minutes, or
+/// for another server that signs at this moment. Then it signs without storing.
+const LOAD_LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Names of a wrong certificate that its error lists.
 const OTHER_NAMES_MAX: usize = 10;
@@ -213,6 +217,7 @@ impl Keeper {
         let known =
             before.filter(|before| before.storage.identity() == storage.identity()).map(Self::held).unwrap_or_default();
         let mut held = Vec::with_capacity(managed.len());
+        let mut lock_timeout = LOAD_LOCK_TIMEOUT;
         for managed in managed {
             let authority = authority(&authorities, &managed.authority);
             let known = known.get(&managed.name).filter(|(before, certificate)| {
@@ -220,7 +225,16 @@ impl Keeper {
             });
             let certificate = match known {
                 Some((_, certificate)) => Arc::clone(certificate),
-                None => Arc::new(obtain(&managed, authority, &storage, StorageRequirement::Optional, now)?),
+                None => {
+                    let storage = &**managed.storage.as_ref().unwrap_or(&storage);
+                    Arc::new(obtain(
+                        &managed,
+                        authority,
+                        storage,
+                        (StorageRequirement::Optional, &mut lock_timeout),
+                        now,
+                    )?)
+                }
             };
             held.push((managed, certificate));
         }
@@ -423,7 +437,9 @@ impl Keeper {
             return Ok(known);
         }
         let authority = authority(&self.authorities, &managed.authority);
-        let fresh = Arc::new(obtain(&managed, authority, &self.storage, StorageRequirement::Optional, now)?);
+        let storage = &**managed.storage.as_ref().unwrap_or(&self.storage);
+        let wait = (StorageRequirement::Optional, &mut LOAD_LOCK_TIMEOUT.clone());
+        let fresh = Arc::new(obtain(&managed, authority, storage, wait, now)?);
         let mut state = self.state();
         // Another thread may have added the name meanwhile.
         if let Some(known) = state.managed(&managed.name) {
@@ -457,9 +473,12 @@ impl Keeper {
         }
         // `state` is not locked while authorities sign: tasks for public certificates wait for it.
         let due_now = self.take_due(now);
+        let mut lock_timeout = LOCK_TIMEOUT;
         for (managed, old) in due_now {
             let requirement = StorageRequirement::while_served(old.not_after(), now);
-            match obtain(&managed, authority(&self.authorities, &managed.authority), &self.storage, requirement, now) {
+            let storage = &**managed.storage.as_ref().unwrap_or(&self.storage);
+            let authority = authority(&self.authorities, &managed.authority);
+            match obtain(&managed, authority, storage, (requirement, &mut lock_timeout), now) {
                 Ok(fresh) => {
                     let fresh = Arc::new(fresh);
                     let mut state = self.state();
@@ -628,18 +647,21 @@ fn is_due(managed: &LocalCertificateSpec, certificate: &Certificate, now: System
     due(managed, certificate) <= now || certificate.is_not_yet_valid(now)
 }
 
-/// Returns the certificate in storage if it is fresh, or else signs a new one and stores it. `default_storage`: the storage of names without one of
-/// their own.
+/// Returns the certificate in the name's storage if it is fresh, or else signs a new one and stores it. If the name's lock is not free within
+/// `lock_timeout`, which is zero then, and `requirement` allows it, the certificate is only in memory until its renewal.
 fn obtain(
     managed: &LocalCertificateSpec,
     authority: &Authority,
-    default_storage: &SharedStorage,
-    requirement: StorageRequirement,
+    storage: &dyn Storage,
+    (requirement, lock_timeout): (StorageRequirement, &mut Duration),
     now: SystemTime,
 ) -> Result<Certificate, Error> {
-    let storage = &**managed.storage.as_ref().unwrap_or(default_storage);
+    let name = format!("issue_cert_{}", managed.name);
     // Held while reading and writing: of several processes one signs, and the others then find its certificate.
-    let lock = lock_if_writable(storage, &format!("issue_cert_{}", managed.name))?;
+    let lock = match requirement {
+        StorageRequirement::Required => lock_if_writable(storage, &name, *lock_timeout)?,
+        StorageRequirement::Optional => lock_if_free(storage, &name, lock_timeout)?,
+    };
     obtain_locked(managed, authority, (storage, &lock), requirement, now)
 }
 
@@ -647,7 +669,7 @@ fn obtain(
 fn obtain_locked(
     managed: &LocalCertificateSpec,
     authority: &Authority,
-    (storage, lock): (&dyn crate::Storage, &Lock),
+    (storage, lock): (&dyn Storage, &Lock),
     requirement: StorageRequirement,
     now: SystemTime,
 ) -> Result<Certificate, Error> {

@@ -18,8 +18,8 @@ pub use redis::{Compression, RedisSpec, RedisStorage, RedisTls};
 use super::Error;
 use super::replace::Durability;
 
-/// How long another process may hold a lock before it is assumed to be stuck.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a lock may be held elsewhere before its holder is assumed to be stuck.
+pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Storage that the parts of a server share.
 pub type SharedStorage = Arc<dyn Storage>;
@@ -68,9 +68,17 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// has died is released.
     ///
     /// # Errors
-    /// [`Error::Locked`] if the lock is not free in time, [`Error::Write`] if the storage fails, [`Error::Random`] if
+    /// [`Error::Locked`] if the lock is not free within `timeout`, [`Error::Write`] if the storage fails, [`Error::Random`] if
     /// the system has no random bytes for the lock's token.
-    fn lock(&self, name: &str) -> Result<Lock, Error>;
+    fn lock_within(&self, name: &str, timeout: Duration) -> Result<Lock, Error>;
+
+    /// As [`lock_within`](Self::lock_within) 30 seconds.
+    ///
+    /// # Errors
+    /// As `lock_within`.
+    fn lock(&self, name: &str) -> Result<Lock, Error> {
+        self.lock_within(name, LOCK_TIMEOUT)
+    }
 }
 
 impl PartialEq for dyn Storage {
@@ -114,10 +122,25 @@ impl Lock {
 ///
 /// # Errors
 /// [`Error::Locked`].
-pub(crate) fn lock_if_writable(storage: &dyn Storage, name: &str) -> Result<Lock, Error> {
-    match storage.lock(name) {
+pub(crate) fn lock_if_writable(storage: &dyn Storage, name: &str, timeout: Duration) -> Result<Lock, Error> {
+    match storage.lock_within(name, timeout) {
         Err(Error::Write(location, error)) => {
             Ok(Lock::new(NotWritable { location, kind: error.kind(), words: error.to_string() }))
+        }
+        lock => lock,
+    }
+}
+
+/// As [`lock_if_writable`], also if the lock is held elsewhere for longer than `left`, which is zero then: the wait for all locks of one load
+/// is bounded.
+///
+/// # Errors
+/// [`Error::Random`].
+pub(crate) fn lock_if_free(storage: &dyn Storage, name: &str, left: &mut Duration) -> Result<Lock, Error> {
+    match lock_if_writable(storage, name, *left) {
+        Err(Error::Locked(location)) => {
+            *left = Duration::ZERO;
+            Ok(Lock::new(NotFree(location)))
         }
         lock => lock,
     }
@@ -174,6 +197,15 @@ struct NotWritable {
 impl HeldLock for NotWritable {
     fn store(&self, _: &str, _: &[u8], _: Durability) -> Result<(), Error> {
         Err(Error::Write(self.location.clone(), io::Error::new(self.kind, self.words.clone())))
+    }
+}
+
+/// The lock that is held elsewhere: its location.
+struct NotFree(String);
+
+impl HeldLock for NotFree {
+    fn store(&self, _: &str, _: &[u8], _: Durability) -> Result<(), Error> {
+        Err(Error::Locked(self.0.clone()))
     }
 }
 

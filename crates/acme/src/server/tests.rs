@@ -625,8 +625,8 @@ impl Storage for WatchedStorage {
         self.files.list(prefix)
     }
 
-    fn lock(&self, name: &str) -> Result<Lock, Error> {
-        self.files.lock(name)
+    fn lock_within(&self, name: &str, timeout: Duration) -> Result<Lock, Error> {
+        self.files.lock_within(name, timeout)
     }
 }
 

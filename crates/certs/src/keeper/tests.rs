@@ -102,6 +102,28 @@ fn a_storage_that_cannot_be_written() {
     assert!(error.contains("/locks: cannot be written: "), "{error}");
 }
 
+// Caddy signs a local certificate at load within milliseconds, also while orders are in progress. Here the name's lock is held for minutes: by an
+// order of this server's former configuration, or by another server with the storage.
+#[test]
+fn a_name_whose_lock_is_held_elsewhere() {
+    let directory = Directory::new();
+    let names = ["a.localhost", "b.localhost", "c.localhost", "d.localhost"].map(local);
+    let first = open(&directory, &names[..1], None, now());
+    let storage = FileStorage::new(directory.path("data"));
+    let held: Vec<_> = names.iter().map(|name| storage.lock(&format!("issue_cert_{}", name.name)).unwrap()).collect();
+    let second = open(&directory, &names[..3], None, now());
+    assert_eq!(leaf(&second, "a.localhost").signed().cert, leaf(&first, "a.localhost").signed().cert);
+    second.add_managed(names[3].clone(), now()).unwrap();
+    let at = |name: &str| directory.path(&format!("data/certificates/local/{name}"));
+    for name in &names[1..] {
+        assert_eq!(leaf(&second, &name.name).names(), std::slice::from_ref(&name.name));
+        assert!(!at(&name.name).exists());
+    }
+    drop(held);
+    second.renew(now() + Duration::from_secs(9 * 60 * 60));
+    assert!(names[1..].iter().all(|name| at(&name.name).exists()));
+}
+
 #[test]
 fn damaged_files_in_storage_are_replaced() {
     let directory = Directory::new();
@@ -188,11 +210,11 @@ impl Storage for WatchedStorage {
     fn list(&self, prefix: &str) -> Result<Vec<String>, Error> {
         self.inner.list(prefix)
     }
-    fn lock(&self, name: &str) -> Result<Lock, Error> {
+    fn lock_within(&self, name: &str, timeout: Duration) -> Result<Lock, Error> {
         if let Some(watch) = self.at_lock.get().filter(|_| name.starts_with("issue_cert_")) {
             watch();
         }
-        self.inner.lock(name)
+        self.inner.lock_within(name, timeout)
     }
 }
 

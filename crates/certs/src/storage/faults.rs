@@ -95,8 +95,8 @@ impl Storage for FatalStorage {
     fn list(&self, prefix: &str) -> Result<Vec<String>, Error> {
         self.inner.list(prefix)
     }
-    fn lock(&self, name: &str) -> Result<Lock, Error> {
-        Ok(Lock::new(FatalLock { _lock: self.inner.lock(name)?, storage: self.clone() }))
+    fn lock_within(&self, name: &str, timeout: Duration) -> Result<Lock, Error> {
+        Ok(Lock::new(FatalLock { _lock: self.inner.lock_within(name, timeout)?, storage: self.clone() }))
     }
 }
 

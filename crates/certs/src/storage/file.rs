@@ -1,7 +1,7 @@
 //! Storage in a directory of files.
 
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use std::{fs, io};
 
 use super::lock::FileLock;
@@ -103,10 +103,10 @@ impl Storage for FileStorage {
         Ok(keys)
     }
 
-    fn lock(&self, name: &str) -> Result<Lock, Error> {
+    fn lock_within(&self, name: &str, timeout: Duration) -> Result<Lock, Error> {
         let directory = self.root.join(LOCKS);
         make_directory(&directory).map_err(|error| Error::Write(directory.display().to_string(), error))?;
-        let lock = FileLock::wait(&directory.join(format!("{}.lock", safe_key(name))))?;
+        let lock = FileLock::wait(&directory.join(format!("{}.lock", safe_key(name))), timeout)?;
         Ok(Lock::new(HeldFileLock { _lock: lock, storage: self.clone() }))
     }
 }

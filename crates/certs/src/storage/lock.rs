@@ -6,7 +6,6 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::LOCK_TIMEOUT;
 use crate::Error;
 
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
@@ -21,7 +20,7 @@ pub(super) struct FileLock {
 }
 
 impl FileLock {
-    pub(super) fn wait(path: &Path) -> Result<Self, Error> {
+    pub(super) fn wait(path: &Path, timeout: Duration) -> Result<Self, Error> {
         let location = || path.display().to_string();
         let failed = |error| Error::Write(location(), error);
         let begun = Instant::now();
@@ -34,12 +33,14 @@ impl FileLock {
                 }
                 // Its holder has removed it meanwhile.
                 Ok(()) => {}
-                Err(TryLockError::WouldBlock) => std::thread::sleep(CHECK_INTERVAL),
+                Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Error(error)) => return Err(failed(explained(&error))),
             }
-            if begun.elapsed() >= LOCK_TIMEOUT {
+            let left = timeout.saturating_sub(begun.elapsed());
+            if left.is_zero() {
                 return Err(Error::Locked(location()));
             }
+            std::thread::sleep(CHECK_INTERVAL.min(left));
         }
     }
 }
@@ -86,7 +87,7 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for _ in 0..20 {
-                        let lock = FileLock::wait(&path).unwrap();
+                        let lock = FileLock::wait(&path, Duration::from_secs(30)).unwrap();
                         assert_eq!(holders.fetch_add(1, Ordering::SeqCst), 0);
                         std::thread::yield_now();
                         holders.fetch_sub(1, Ordering::SeqCst);

@@ -258,9 +258,9 @@ impl Storage for RedisStorage {
         Ok(keys)
     }
 
-    fn lock(&self, name: &str) -> Result<Lock, Error> {
+    fn lock_within(&self, name: &str, timeout: Duration) -> Result<Lock, Error> {
         let key = format!("locks/{name}");
-        let token = self.shared.locks.wait(&self.key(&key), &self.location(&key))?;
+        let token = self.shared.locks.wait(&self.key(&key), &self.location(&key), timeout)?;
         Ok(Lock::new(lock::HeldRedisLock { storage: self.clone(), key: self.key(&key), token }))
     }
 }

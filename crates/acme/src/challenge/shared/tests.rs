@@ -57,8 +57,8 @@ impl Storage for CountedStorage {
     fn list(&self, prefix: &str) -> Result<Vec<String>, Error> {
         self.inner.list(prefix)
     }
-    fn lock(&self, name: &str) -> Result<Lock, Error> {
-        self.inner.lock(name)
+    fn lock_within(&self, name: &str, timeout: Duration) -> Result<Lock, Error> {
+        self.inner.lock_within(name, timeout)
     }
 }
 

@@ -211,10 +211,10 @@ impl Storage for BusyStorage {
         self.storage.list(prefix)
     }
 
-    fn lock(&self, name: &str) -> Result<Lock, Error> {
+    fn lock_within(&self, name: &str, timeout: Duration) -> Result<Lock, Error> {
         let waits = name.starts_with("issue_cert_")
             && self.waits.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |waits| waits.checked_sub(1)).is_ok();
-        if waits { Err(Error::Locked(name.to_owned())) } else { self.storage.lock(name) }
+        if waits { Err(Error::Locked(name.to_owned())) } else { self.storage.lock_within(name, timeout) }
     }
 }
 

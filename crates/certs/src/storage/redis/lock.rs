@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use redis::{Cmd, Value};
 
-use super::super::{HeldLock, LOCK_TIMEOUT, Storage as _};
+use super::super::{HeldLock, Storage as _};
 use super::RedisStorage;
 use super::connection_pool::ConnectionPool;
 use crate::Error;
@@ -67,7 +67,7 @@ impl Locks {
     }
 
     /// Waits until the lock is free and takes it. Returns its token.
-    pub(super) fn wait(self: &Arc<Self>, key: &str, location: &str) -> Result<String, Error> {
+    pub(super) fn wait(self: &Arc<Self>, key: &str, location: &str, timeout: Duration) -> Result<String, Error> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes).map_err(|_| Error::Random)?;
         let token = format!("{:032x}", u128::from_ne_bytes(bytes));
@@ -77,10 +77,11 @@ impl Locks {
             .query(&evaluation(TAKE, key, &token))
             .map_err(|error| Error::Write(location.to_owned(), error))?
         {
-            if begun.elapsed() >= LOCK_TIMEOUT {
+            let left = timeout.saturating_sub(begun.elapsed());
+            if left.is_zero() {
                 return Err(Error::Locked(location.to_owned()));
             }
-            thread::sleep(CHECK_INTERVAL);
+            thread::sleep(CHECK_INTERVAL.min(left));
         }
         let mut state = self.state();
         state.held.push(HeldKey { key: key.to_owned(), token: token.clone() });
