@@ -20,8 +20,11 @@ use crate::bad_nonce::retry_bad_nonce;
 use crate::named_locks::NamedLocks;
 use crate::{AcmeError, ExternalAccount, Issuer, hex, signed, zerossl};
 
-/// How long the authority may take to answer before the order, with all requests for its account.
+/// How long the authority may take to answer all requests that register its account, or that open it.
 const ACCOUNT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long an order waits for the registration by another one of this process: as long as for that by another process.
+const TURN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One registration of an account at a time: concurrent orders of a new account would otherwise register one account each.
 static REGISTRATIONS: LazyLock<NamedLocks> = LazyLock::new(NamedLocks::default);
@@ -59,14 +62,11 @@ pub(crate) async fn open(
     authority: &AuthorityClient,
     storage: &SharedStorage,
 ) -> Result<Account, AcmeError> {
-    in_time(async {
-        let known = match read(issuer, storage).await? {
-            Some(known) => known,
-            None => register(issuer, authority, storage, None).await?,
-        };
-        connect(issuer, authority, known).await
-    })
-    .await
+    let known = match read(issuer, storage).await? {
+        Some(known) => known,
+        None => register(issuer, authority, storage, None).await?,
+    };
+    in_time(connect(issuer, authority, known)).await
 }
 
 /// Returns the issuer's account after the authority has answered that it has no account `lost`: another one in storage, or a new one.
@@ -76,11 +76,8 @@ pub(crate) async fn replace(
     storage: &SharedStorage,
     lost: &str,
 ) -> Result<Account, AcmeError> {
-    in_time(async {
-        let known = register(issuer, authority, storage, Some(lost)).await?;
-        connect(issuer, authority, known).await
-    })
-    .await
+    let known = register(issuer, authority, storage, Some(lost)).await?;
+    in_time(connect(issuer, authority, known)).await
 }
 
 async fn in_time<T>(work: impl Future<Output = Result<T, AcmeError>>) -> Result<T, AcmeError> {
@@ -95,12 +92,27 @@ async fn register(
     storage: &SharedStorage,
     lost: Option<&str>,
 ) -> Result<StoredAccount, AcmeError> {
-    let [account_at, key_at] = storage_keys(issuer);
-    let _turn = REGISTRATIONS.lock(format!("{} {account_at}", storage.identity())).await;
+    let [account_at, _] = storage_keys(issuer);
+    let turn = REGISTRATIONS.lock(format!("{} {account_at}", storage.identity()));
+    let turn = tokio::time::timeout(TURN_TIMEOUT, turn).await;
+    let _turn = turn.map_err(|_| causeway_certs::Error::Locked(storage.location(&account_at)))?;
     // And one at a time of all processes with this storage.
     let dir = account_at.rsplit_once('/').map_or(&*account_at, |(dir, _)| dir);
     let name = format!("register_acme_account_{dir}");
     let lock = blocking(storage, move |storage| Ok(storage.lock(&name)?)).await?;
+    // Without the waits for locks, which are no failure of the authority.
+    in_time(register_locked(issuer, authority, storage, lost, lock)).await
+}
+
+/// As [`register`], with the lock of the account's directory.
+async fn register_locked(
+    issuer: &Issuer,
+    authority: &AuthorityClient,
+    storage: &SharedStorage,
+    lost: Option<&str>,
+    lock: Lock,
+) -> Result<StoredAccount, AcmeError> {
+    let [account_at, key_at] = storage_keys(issuer);
     if let Some(known) = read(issuer, storage).await?
         && lost.is_none_or(|lost| lost != known.url)
     {
@@ -147,7 +159,10 @@ async fn register(
             let (account, credentials) =
                 retry_bad_nonce!(client(authority).create(&new, issuer.directory.clone(), Some(&external)))?;
             let key = credentials.private_key().clone_key();
-            store_key(&key, key_at, storage, &lock).await?;
+            store_key(&key, key_at, storage, &lock).await.map_err(|error| match error {
+                AcmeError::Storage(error) => AcmeError::Unstored(error),
+                error => error,
+            })?;
             StoredAccount { url: account.id().to_owned(), key }
         }
     };

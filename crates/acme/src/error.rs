@@ -36,6 +36,8 @@ pub enum AcmeError {
     Timeout(Duration),
     /// The account's files in storage could not be read or written.
     Storage(causeway_certs::Error),
+    /// The authority has created an account that storage could not keep: each further attempt creates another one.
+    Unstored(causeway_certs::Error),
     /// The account's key at this location is not a P-256 key.
     AccountKey(String),
     /// The authority has no account for the key that the configuration sets.
@@ -75,6 +77,20 @@ impl AcmeError {
         }
     }
 
+    /// Whether this server's storage failed, so that the authority has got no order.
+    pub fn is_of_storage(&self) -> bool {
+        use causeway_certs::Error;
+        match self {
+            // Other errors are about a certificate or a key that the authority has sent.
+            Self::Storage(error) => matches!(
+                error,
+                Error::Read(..) | Error::Write(..) | Error::Locked(_) | Error::LockLost(_) | Error::BadValue(..)
+            ),
+            Self::NotBefore(_, error) | Self::Test(_, error) | Self::UserAction(_, error) => error.is_of_storage(),
+            _ => false,
+        }
+    }
+
     /// Adds the time of a `Retry-After`, if there is one.
     pub(crate) fn not_before(self, at: Option<SystemTime>) -> Self {
         match at {
@@ -107,6 +123,7 @@ impl fmt::Display for AcmeError {
             Self::Malformed(found) => write!(f, "the authority's answer cannot be used: {found}"),
             Self::Timeout(timeout) => write!(f, "the authority did not answer within {} s", timeout.as_secs()),
             Self::Storage(error) => error.fmt(f),
+            Self::Unstored(error) => write!(f, "the authority's new account could not be stored: {error}"),
             Self::AccountKey(location) => {
                 write!(f, "{location}: found an account key of another kind, expected a P-256 key as PEM")
             }

@@ -120,8 +120,8 @@ impl IssuancePlan {
         if is_found && !(is_early && is_old()) {
             return Ok(());
         }
-        let (mut reasons, retry_at) = match limits.find(self, keeper.storage(), SystemTime::now()) {
-            Some(limit) => (
+        let mut failure = match limits.find(self, keeper.storage(), SystemTime::now()) {
+            Some(limit) => RenewError::Authority(
                 format!("no order was sent, because an earlier refusal still holds: {}", limit.reasons),
                 Some(limit.until),
             ),
@@ -130,43 +130,51 @@ impl IssuancePlan {
                     limits.remove(&self.public.name);
                     return Ok(());
                 }
-                Err((reasons, retry_at)) => {
-                    limits.add(self, keeper.storage(), &reasons, retry_at, SystemTime::now());
-                    (reasons, retry_at)
+                Err(failure) => {
+                    if let RenewError::Authority(reasons, retry_at) = &failure {
+                        limits.add(self, keeper.storage(), reasons, *retry_at, SystemTime::now());
+                    }
+                    failure
                 }
             },
         };
         if let Some(local) = self.fallback.clone().filter(|local| self.lacks_public_certificate(local, keeper)) {
-            tracing::error!("{}: {reasons}; the local authority '{}' signs", self.public.name, local.authority);
+            tracing::error!("{}: {failure}; the local authority '{}' signs", self.public.name, local.authority);
             let keeper = Arc::clone(keeper);
             let signed = blocking(move || keeper.sign_public(&local, &lock, SystemTime::now())).await;
             let Err(error) = signed.and_then(|signed| signed.map_err(|error| error.to_string())) else { return Ok(()) };
-            reasons = format!("{reasons}; the local authority: {error}");
+            let (RenewError::Local(why) | RenewError::Elsewhere(why) | RenewError::Authority(why, _)) = &mut failure;
+            *why = format!("{why}; the local authority: {error}");
         }
-        Err(RenewError::Authority(reasons, retry_at))
+        Err(failure)
     }
 
-    /// Obtains a certificate from the first issuer that signs one. Otherwise returns the reasons, and the time before which all of them refuse
-    /// another order.
+    /// Obtains a certificate from the first issuer that signs one. The failure is that of the authorities if one of them was tried.
     async fn obtain_from_first(
         &self,
         keeper: &Arc<Keeper>,
         lock: &Arc<Lock>,
         attempt: usize,
-    ) -> Result<(), (String, Option<SystemTime>)> {
+    ) -> Result<(), RenewError> {
         let (mut errors, mut ends) = (Vec::new(), Vec::new());
+        let mut is_of_storage = !self.issuers.is_empty();
         for issuer in &self.issuers {
             match self.obtain(issuer, keeper, lock, attempt).await {
                 Ok(()) => return Ok(()),
                 Err(error) => {
+                    is_of_storage &= error.is_of_storage();
                     ends.push(error.retry_at());
                     errors.push(format!("{}: {error}", issuer.label()));
                 }
             }
         }
-        // An issuer without such a time may be tried sooner.
+        let reasons = errors.join("; ");
+        if is_of_storage {
+            return Err(RenewError::Local(reasons));
+        }
+        // An issuer without a time of the next attempt may be tried sooner.
         let retry_at = ends.into_iter().collect::<Option<Vec<_>>>().and_then(|ends| ends.into_iter().min());
-        Err((errors.join("; "), retry_at))
+        Err(RenewError::Authority(reasons, retry_at))
     }
 
     /// Returns whether the name has no certificate of a public authority that clients accept. The local authority replaces no such one.
@@ -209,7 +217,7 @@ impl IssuancePlan {
 
 /// Why a name has no new certificate.
 pub(super) enum RenewError {
-    /// Storage or a local authority failed. No order was made.
+    /// Storage or a local authority failed. No authority has got an order.
     Local(String),
     /// Another process has held the name's lock for as long as storage waits: it is obtaining the certificate.
     Elsewhere(String),

@@ -244,6 +244,43 @@ async fn an_order_of_another_server() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
+// The documentation of `storage`: orders that fail because of the storage are tried again every 10 seconds. They are no failures of the
+// authority, after which its test authority would be tried first, and count as such only if another authority has failed.
+#[tokio::test]
+async fn an_account_that_storage_cannot_read() {
+    let folder = std::env::temp_dir().join(format!("causeway-renewals-account-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    let default_storage: SharedStorage = Arc::new(FileStorage::new(&folder));
+    let storages = Storages::open(default_storage, std::iter::empty(), Path::new("")).unwrap();
+    let issuer = |directory: &str, test: &str| {
+        plan::PublicIssuer::Acme(Box::new(AcmeIssuer {
+            ca: directory.to_owned(),
+            test_ca: test.to_owned(),
+            ..AcmeIssuer::default()
+        }))
+    };
+    // Reading a directory as a file fails, for root too.
+    for authority in ["one.invalid-dir", "test.invalid-dir"] {
+        std::fs::create_dir_all(folder.join(format!("acme/{authority}/users/default/default.key"))).unwrap();
+    }
+    let unreadable = issuer("https://one.invalid/dir", "https://test.invalid/dir");
+    let refused = issuer("https://127.0.0.1:1/dir", "");
+    for (issuers, attempt, is_local) in [
+        (vec![unreadable.clone()], 0, true),
+        (vec![unreadable.clone()], 1, true),
+        (vec![unreadable, refused], 0, false),
+    ] {
+        let name = PublicName { issuers, ..public_name() };
+        let plan = IssuancePlan::new(&name, KeyKind::P256, false, &storages);
+        let keeper = open(&storages, Vec::new(), Some(&plan), None);
+        let error = plan.renew(&keeper, attempt, false, &OrderLimits::default()).await.unwrap_err();
+        assert!(error.to_string().contains("default.key: cannot be read: "), "{error}");
+        assert_eq!(matches!(error, RenewError::Local(_)), is_local, "{error}");
+        assert_eq!(matches!(error, RenewError::Authority(..)), !is_local, "{error}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 // A client that lets names leave memory and come back must not start a task with each handshake.
 #[tokio::test]
 async fn a_name_has_one_task() {
