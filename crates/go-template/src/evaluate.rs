@@ -3,7 +3,7 @@
 use crate::error::{ExecuteError, FunctionError};
 use crate::execute::{ExecuteResult, Place, State};
 use crate::functions::{CallContext, ResolvedFunction, Signature, Type};
-use crate::tree::{Command, Number, Operand, Pipe, Term};
+use crate::tree::{CommandNode, Number, Operand, Pipe, Term};
 use crate::value::{Object, Value};
 
 /// The arguments of a command.
@@ -57,7 +57,7 @@ impl<'t> State<'t> {
         Ok(())
     }
 
-    fn command(&mut self, dot: &Value, command: &'t Command, piped: Option<Value>) -> ExecuteResult<Value> {
+    fn command(&mut self, dot: &Value, command: &'t CommandNode, piped: Option<Value>) -> ExecuteResult<Value> {
         self.bounded(self.budget.charge_steps(1))?;
         let Some((first, operands)) = command.operands.split_first() else { return Ok(Value::Absent) };
         let arguments = Arguments { first: Some(first), operands, piped };

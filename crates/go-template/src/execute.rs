@@ -8,7 +8,7 @@ use crate::format::quoted;
 use crate::functions::Functions;
 use crate::print;
 use crate::set::TemplateSet;
-use crate::tree::{Branch, Command, Invocation, Operand, Pipe, Template, TemplateNode};
+use crate::tree::{Branch, CommandNode, Invocation, Operand, Pipe, Template, TemplateNode};
 use crate::value::Value;
 
 /// A node of the tree, for the place of an error.
@@ -16,7 +16,7 @@ use crate::value::Value;
 pub(crate) enum Place<'t> {
     Start,
     Pipe(&'t Pipe),
-    Command(&'t Command),
+    Command(&'t CommandNode),
     Operand(&'t Operand),
     Invocation(&'t Invocation),
 }

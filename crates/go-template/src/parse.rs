@@ -10,7 +10,7 @@ use crate::bounds::{NESTING_MAX, TEXT_BYTES_MAX};
 use crate::error::ParseError;
 use crate::format::quoted;
 use crate::lex::{Keyword, Kind, Lexer, Token};
-use crate::tree::{Branch, Command, Invocation, Operand, Pipe, Source, Template, TemplateNode, Term};
+use crate::tree::{Branch, CommandNode, Invocation, Operand, Pipe, Source, Template, TemplateNode, Term};
 
 use quote::unquote;
 
@@ -490,7 +490,7 @@ impl Parser<'_> {
         }
     }
 
-    fn command(&mut self) -> Result<Command, ParseError> {
+    fn command(&mut self) -> Result<CommandNode, ParseError> {
         let first = self.next_non_space();
         let at = first.at;
         self.put_back(first);
@@ -512,7 +512,7 @@ impl Parser<'_> {
         if operands.is_empty() {
             return Err(self.error("empty command"));
         }
-        Ok(Command { at, operands })
+        Ok(CommandNode { at, operands })
     }
 
     /// Parses a term with its fields.

@@ -75,11 +75,11 @@ pub(crate) struct Pipe {
     pub(crate) variables: Vec<String>,
     /// Whether the variables are set, not declared.
     pub(crate) assigns: bool,
-    pub(crate) commands: Vec<Command>,
+    pub(crate) commands: Vec<CommandNode>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Command {
+pub(crate) struct CommandNode {
     pub(crate) at: usize,
     /// At least one.
     pub(crate) operands: Vec<Operand>,
@@ -143,7 +143,7 @@ impl fmt::Display for Pipe {
     }
 }
 
-impl fmt::Display for Command {
+impl fmt::Display for CommandNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, operand) in self.operands.iter().enumerate() {
             f.write_str(if index > 0 { " " } else { "" })?;
