@@ -338,6 +338,11 @@ pub fn progress_point(cx: &Context) -> Option<Point> {
 /// ```
 fn walk(cx: &mut Context, plan: &Plan, mut step: Step) -> Verdict {
     loop {
+        // On the response pass there is no next handler, so `Next` is a handler's error, or that of its wait: to pass a response
+        // on, `leave` returns it.
+        if cx.flow().pass == Pass::Response && matches!(step, Step::Next) {
+            step = Step::Fail(Fault::from_status(StatusCode::INTERNAL_SERVER_ERROR));
+        }
         step = match step {
             Step::Next => match next(cx, plan) {
                 Ok(Some(id)) => match enter(cx, plan, id) {
@@ -394,11 +399,6 @@ fn walk(cx: &mut Context, plan: &Plan, mut step: Step) -> Verdict {
             Step::Abort => return Verdict::Abort,
             Step::Wait(_) => return Verdict::Waiting,
         };
-        // On the response pass there is no next handler, so `Next` is a handler's error: to pass a response on,
-        // `leave` returns it.
-        if cx.flow().pass == Pass::Response && matches!(step, Step::Next) {
-            step = Step::Fail(Fault::from_status(StatusCode::INTERNAL_SERVER_ERROR));
-        }
     }
 }
 

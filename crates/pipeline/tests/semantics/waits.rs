@@ -32,6 +32,26 @@ fn a_wait_resumes_at_the_waiting_handler() {
     assert_eq!((answer.text(), &*traced(&answer)), ("late", "in a, in b, out b, slept, out a"));
 }
 
+// `Step::Next`: on the response pass there is no next handler, so it is a handler's error, also in the result
+// of a wait.
+#[test]
+fn a_wait_of_the_response_pass_enters_no_handler() {
+    let probe = |mark: &str, action: &str, word: &str| json!({ "handler": "probe", "mark": mark, action: word });
+    for (action, end, want) in [
+        ("leave", "respond", "in a, in b, in c, out b, slept, failed a"),
+        ("failed", "404", "in a, in b, in c, failed b, slept, failed a"),
+    ] {
+        let routes = json!([{ "handle": [
+            { "handler": "probe", "mark": "a" },
+            probe("b", action, "sleep-next"),
+            probe("c", "enter", end),
+            { "handler": "probe", "mark": "d" },
+        ] }]);
+        let answer = Kit::new(&registry(), &routes).send(&Request::get("/"));
+        assert_eq!((answer.status, &*traced(&answer)), (500, want), "{action}");
+    }
+}
+
 #[test]
 fn a_wait_lasts_at_least_until_its_deadline() {
     let routes = json!([{ "handle": [{ "handler": "probe", "mark": "a", "enter": "sleep", "body": "x" }] }]);
