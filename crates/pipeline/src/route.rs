@@ -386,16 +386,20 @@ fn walk(cx: &mut Context, plan: &Plan, mut step: Step) -> Verdict {
                     return Verdict::Respond(response);
                 }
             },
-            Step::Fail(fault) => match next_to_leave(cx, plan) {
-                Some(entry) => {
-                    let _entered = entry.spans.enter();
-                    entry.handler.failed(cx, fault)
+            Step::Fail(fault) => {
+                // A matcher may have failed: the handlers and the error routes may run its route again.
+                cx.forget_found();
+                match next_to_leave(cx, plan) {
+                    Some(entry) => {
+                        let _entered = entry.spans.enter();
+                        entry.handler.failed(cx, fault)
+                    }
+                    None => match run_error_routes(cx, fault) {
+                        Ok(()) => Step::Next,
+                        Err(response) => Step::Respond(response),
+                    },
                 }
-                None => match run_error_routes(cx, fault) {
-                    Ok(()) => Step::Next,
-                    Err(response) => Step::Respond(response),
-                },
-            },
+            }
             Step::Abort => return Verdict::Abort,
             Step::Wait(_) => return Verdict::Waiting,
         };

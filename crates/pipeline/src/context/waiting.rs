@@ -96,7 +96,7 @@ impl Context {
         self.0.waiting.waits.cancel();
     }
 
-    /// Clears the decisions that matchers of the current route reached by waiting; the route is decided.
+    /// Clears the decisions that matchers of the current route reached by waiting; the route is decided, or has failed.
     pub(crate) fn forget_found(&mut self) {
         self.0.waiting.found.clear();
     }

@@ -1,5 +1,8 @@
 //! Matchers that wait, long lists, named routes, and request bodies as placeholders.
 
+use std::time::Duration;
+
+use causeway_pipeline::Worker as _;
 use causeway_pipeline::build::ServerSpec;
 use causeway_testkit::{Kit, Request};
 use serde_json::{Map, Value, json};
@@ -46,6 +49,22 @@ fn a_waiting_matcher_is_called_again() {
     let errors = json!([{ "match": [slow(json!(true))], "handle": [respond("error {http.error.status_code}")] }]);
     let answer = Kit::with_errors(&registry(), &routes, &errors).send(&Request::get("/"));
     assert_eq!((answer.text(), &*traced(&answer)), ("error 502", "in a, failed a, recalled, in r"));
+}
+
+// `Context::recall`: a decision is one of the current route, which a failed matcher ends: the next route that has the matcher
+// waits again.
+#[test]
+fn a_failed_route_keeps_no_decision() {
+    let sets = json!([{ "sleep": [false, null] }, { "fault": 502 }]);
+    let routes = json!([{ "handle": [{
+        "handler": "probe", "mark": "p", "enter": "call", "failed": "call",
+        "routes": [{ "match": sets, "handle": [respond("no")] }],
+    }] }]);
+    let mut kit = Kit::new(&registry(), &routes);
+    let began = kit.worker().now();
+    let answer = kit.send(&Request::get("/"));
+    assert_eq!((answer.status, &*traced(&answer)), (502, "in p, recalled, failed p, recalled"));
+    assert_eq!(kit.worker().now() - began, Duration::from_secs(2), "each evaluation sleeps a second");
 }
 
 #[test]
