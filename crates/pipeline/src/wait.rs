@@ -111,7 +111,7 @@ impl Waits {
         // `refill` accepts the wait only if the storage has its type, so at most one storage takes it.
         let found = self.kept.iter_mut().position(|storage| storage.as_mut().refill(&mut fresh));
         self.under_way = Some(match found {
-            Some(at) => self.kept.swap_remove(at),
+            Some(at) => self.kept.remove(at),
             None => Box::pin(WaitOf { pending: fresh.pending, then: fresh.then }),
         });
         Wait(())
@@ -148,7 +148,7 @@ impl Waits {
         if self.kept.len() < KEPT_MAX {
             self.kept.push(storage);
         } else {
-            // Replace the oldest storage: `swap_remove` in `store` and `push` move recently used ones to the end.
+            // The order is that of use: `store` removes the storage that it uses, and `push` appends it.
             self.kept[0] = storage;
             self.kept.rotate_left(1);
         }
@@ -161,5 +161,32 @@ pub(crate) struct PendingWait(Storage);
 impl PendingWait {
     pub(crate) fn poll(&mut self, cx: &mut Context, poll_cx: &mut PollContext<'_>) -> Poll<Step> {
         self.0.as_mut().poll(cx, poll_cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs a wait whose types belong to `TYPE`. Returns whether it had storage.
+    fn run<const TYPE: usize>(waits: &mut Waits) -> bool {
+        let kept = waits.kept.len();
+        waits.store(async {}, |_, ()| Step::Next);
+        let has_reused = waits.kept.len() < kept;
+        let wait = waits.take();
+        waits.done(wait);
+        has_reused
+    }
+
+    #[test]
+    fn the_storage_used_longest_ago_is_replaced() {
+        let mut waits = Waits::default();
+        let fill: [fn(&mut Waits) -> bool; KEPT_MAX] =
+            [run::<0>, run::<1>, run::<2>, run::<3>, run::<4>, run::<5>, run::<6>, run::<7>];
+        assert!(fill.iter().all(|run| !run(&mut waits)));
+        assert!(run::<0>(&mut waits));
+        assert!(!run::<8>(&mut waits), "it replaces the second one");
+        assert!(run::<7>(&mut waits) && run::<0>(&mut waits));
+        assert!(!run::<1>(&mut waits));
     }
 }
