@@ -68,6 +68,10 @@ impl Handler for Traced {
         self.handler.reads_content(content_type)
     }
 
+    fn sees_rejected(&self) -> bool {
+        self.handler.sees_rejected()
+    }
+
     fn end(&self, cx: &Context, outcome: &Outcome) {
         self.handler.end(cx, outcome);
     }

@@ -1,8 +1,12 @@
 //! Order, groups, matching, calls, the response pass, faults, bounds.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use causeway_message::Version;
+use causeway_pipeline::build::ServerSpec;
 use causeway_pipeline::route::{ENTERED_MAX, NESTED_LISTS_MAX};
-use causeway_pipeline::{Ending, Outcome};
+use causeway_pipeline::{Context, Ending, Handler, Outcome, Step};
 use causeway_testkit::{Kit, Request};
 use serde_json::{Value, json};
 
@@ -232,5 +236,36 @@ fn refused_before_any_route() {
         (Request::new(&"M".repeat(32), "/"), (200, "", "in a, out a")),
     ] {
         check("rejected", routes.clone(), errors.clone(), &request, want);
+    }
+}
+
+/// Counts the exchanges that it was entered for, also rejected ones.
+struct Watcher(Arc<AtomicUsize>);
+
+impl Handler for Watcher {
+    fn enter(&self, _: &mut Context) -> Step {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Step::Next
+    }
+
+    fn sees_rejected(&self) -> bool {
+        true
+    }
+}
+
+// The option `trace` adds lines to the log, and changes nothing else: a handler still sees rejected requests.
+#[test]
+fn a_traced_handler_sees_rejected_requests() {
+    let mut registry = registry();
+    let seen = Arc::new(AtomicUsize::new(0));
+    registry.handler("watcher", {
+        let seen = Arc::clone(&seen);
+        move |_, _| Ok(Box::new(Watcher(Arc::clone(&seen))))
+    });
+    let routes = json!([{ "handle": [{ "handler": "watcher" }] }]);
+    for is_traced in [false, true] {
+        let server = ServerSpec { is_traced, ..ServerSpec::new("s", &routes) };
+        let answer = Kit::of(&registry, &server).unwrap().send(&Request::new(&"M".repeat(33), "/"));
+        assert_eq!((answer.status, seen.swap(0, Ordering::Relaxed)), (501, 1), "traced: {is_traced}");
     }
 }
