@@ -280,6 +280,23 @@ fn a_reload_continues_the_counts() {
     }
 }
 
+// A request is in flight until its end, also if a reload has turned the metrics off meanwhile.
+#[test]
+fn requests_in_flight_at_a_reload() {
+    let registry = registry();
+    let proxy = json!({ "handler": "reverse_proxy", "upstreams": [{ "dial": "192.0.2.9:80" }] });
+    let routes = json!([{ "handle": [proxy] }]);
+    let on = || plan(&registry, Some(MetricsSpec::default()), &routes);
+    let mut kit = Kit::of_plan(on());
+    for _ in 0..3 {
+        kit.reload_plan(on());
+        let pending = kit.send_pending(&Request::get("/")).expect_err("it waits for the upstream");
+        kit.reload_plan(plan(&registry, None, &routes));
+        pending.cancel(&mut kit);
+        assert_eq!(lines(&registry, &["requests_in_flight"]), ["requests_in_flight{handler=reverse_proxy} 0"]);
+    }
+}
+
 // Caddy's directive `metrics`: the format that the request accepts; `disable_openmetrics` allows the text format only.
 #[test]
 fn the_handler() {

@@ -109,6 +109,9 @@ struct Parts {
     worker: Rc<dyn Worker>,
     /// An empty generation. A spare refers to it, so that it does not keep an old plan alive.
     vacant: Rc<Generation>,
+    /// Before `generation`, and so dropped before it: the measurement counts in cells that the generation's meter merges
+    /// into others when it ends.
+    flow: Flow,
     generation: Rc<Generation>,
     request: RequestState,
     body: BodyState,
@@ -119,7 +122,6 @@ struct Parts {
     locals: Locals,
     scratches: Scratches,
     waiting: WaitingState,
-    flow: Flow,
     transfers: TransferState,
     is_unrecorded: bool,
 }
@@ -130,6 +132,7 @@ impl Parts {
         let Self {
             worker: _,
             vacant,
+            flow,
             generation,
             request,
             body,
@@ -140,12 +143,13 @@ impl Parts {
             locals,
             scratches,
             waiting,
-            flow,
             transfers,
             is_unrecorded,
         } = self;
         // First, because the pending future may own a body or a call of this exchange.
         waiting.reset();
+        // Before the generation, as in a drop.
+        flow.reset();
         generation.clone_from(vacant);
         request.reset();
         body.reset();
@@ -155,7 +159,6 @@ impl Parts {
         variables.reset();
         locals.reset();
         scratches.reset();
-        flow.reset();
         transfers.reset();
         *is_unrecorded = false;
     }
