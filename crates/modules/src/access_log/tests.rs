@@ -490,6 +490,15 @@ fn types_of_appended_fields() {
     ] {
         assert_eq!(line.get(key), Some(&want), "{key}: {line}");
     }
+    // A handler's value of the server's own variables has its own type.
+    let handlers = [
+        json!({ "handler": "vars", "client_ip": 5, "trusted_proxy": "5" }),
+        append("client", "{http.vars.client_ip}"),
+        append("trusted", "{http.vars.trusted_proxy}"),
+    ];
+    let set: Value =
+        serde_json::from_str(&formatted("own-types", json!({ "format": "json" }), &handlers, &request)).unwrap();
+    assert_eq!((&set["client"], &set["trusted"]), (&json!(5), &json!("5")), "{set}");
     assert!(line["unix"].is_string() && line["span"] == line["duration"], "{line}");
     assert!(line["span_ms"].is_number() && line["early_span"].is_number(), "{line}");
 }

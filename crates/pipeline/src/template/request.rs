@@ -223,6 +223,7 @@ impl PlaceholderId {
         }
         match self {
             Self::Variable(id) => cx.variable_kind(*id),
+            Self::ClientIp(id) | Self::TrustedProxy(id) if cx.variable(*id).is_some() => cx.variable_kind(*id),
             Self::Tls(_) if cx.arrival().tls.is_none() => ValueKind::Null,
             Self::TimeUntilShutdown if cx.worker().shutdown_at().is_none() => ValueKind::Null,
             Self::Duration | Self::TimeUntilShutdown => ValueKind::Duration,
