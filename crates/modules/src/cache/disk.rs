@@ -498,15 +498,25 @@ impl Disk {
     fn list(&self) -> io::Result<Vec<(SystemTime, FileId, u64)>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.directory)? {
-            let entry = entry?;
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => {
+                    self.report("reading it", &error);
+                    continue;
+                }
+            };
             let name = entry.file_name();
             // The file of another process may disappear meanwhile.
             let (Some(name), Ok(metadata)) = (name.to_str(), entry.metadata()) else { continue };
             let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
             if let Some(id) = FileId::parse(name) {
                 found.push((modified, id, metadata.len() + FILE_BYTES));
-            } else if name.starts_with(WRITING) && modified.elapsed().is_ok_and(|time| time > WRITING_TIME_MAX) {
-                fs::remove_file(entry.path())?;
+            } else if name.starts_with(WRITING)
+                && modified.elapsed().is_ok_and(|time| time > WRITING_TIME_MAX)
+                && let Err(error) = fs::remove_file(entry.path())
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                self.report("removing a file", &error);
             }
         }
         found.sort_unstable_by_key(|(modified, ..)| *modified);
@@ -647,6 +657,25 @@ mod tests {
         }
         let left: Vec<_> = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, [&*id(b"kept").name()]);
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    // docs/cache.md: the files of an earlier process are used. One that cannot be removed costs only its own place.
+    #[test]
+    fn a_file_that_cannot_be_removed() {
+        let directory = std::env::temp_dir().join(format!("causeway-cache-stuck-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&directory);
+        let stuck = directory.join(format!("{WRITING}1-1"));
+        fs::create_dir_all(&stuck).unwrap();
+        fs::File::open(&stuck).unwrap().set_modified(SystemTime::now() - 2 * WRITING_TIME_MAX).unwrap();
+        let now = Instant::now();
+        let response = stored(1, Vary::default(), now);
+        let id = FileId { key: digest(b"kept"), vary: vary_digest(&response) };
+        let head = file::write(b"kept", &response, now, SystemTime::now());
+        fs::write(directory.join(id.name()), [&head[..], response.body.as_slice()].concat()).unwrap();
+        let disk = Disk::new(directory.clone(), temporary(&directory));
+        disk.scan();
+        assert!(disk.files(b"kept").is_some());
         fs::remove_dir_all(&directory).unwrap();
     }
 }
