@@ -201,6 +201,8 @@ pub(super) fn read(value: &Value, build: &mut Build<'_>) -> Result<CacheRules, B
         "" => None,
         pattern => Some(build.at("regex.exclude", |build| WorkerRegex::compile(pattern, build))?),
     };
+    // A request may pass several caches, each with keys of its own.
+    let location = build.location();
     Ok(CacheRules {
         tiers: Tiers { store: Store::of(usize::try_from(memory).unwrap_or(usize::MAX)), disk },
         key,
@@ -218,8 +220,8 @@ pub(super) fn read(value: &Value, build: &mut Build<'_>) -> Result<CacheRules, B
         fetch: build.allocate_local(),
         refresh: build.allocate_local(),
         refreshes: build.allocate_state(|_| Rc::default()),
-        forwarded: build.allocate_slot("http.cache.forwarded"),
-        changed: build.allocate_slot("http.cache.changed"),
+        forwarded: build.allocate_slot(&format!("http.cache.forwarded {location}")),
+        changed: build.allocate_slot(&format!("http.cache.changed {location}")),
     })
 }
 

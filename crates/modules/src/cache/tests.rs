@@ -778,6 +778,20 @@ fn keys() {
     }
 }
 
+// RFC 9111 §4.4: a cache removes the stored response of the target URI when it receives a response without an error to an
+// unsafe method, also if a later handler is a cache too.
+#[test]
+fn a_change_reaches_each_of_two_caches() {
+    let mut bench = bench_with(json!({}), &[], &[json!({ "handler": "cache" })]);
+    bench.replies([reply("Cache-Control: max-age=100", "x")]);
+    bench.get("");
+    bench.get("");
+    assert_eq!(bench.seen().len(), 1);
+    bench.send(&Request::new("POST", "/"));
+    bench.get("");
+    assert_eq!(bench.seen().len(), 2, "the POST, and the GET after it");
+}
+
 // docs/cache.md: the URI of a stored response is that of the request, also if handlers before the cache have changed it.
 // Location and Content-Location are URIs of requests too (RFC 9111 §4.4).
 #[test]
