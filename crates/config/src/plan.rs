@@ -43,9 +43,9 @@ pub use admin::{
 };
 pub use certificates::{
     AcmeIssuer, CertificateAuthority, CertificateFiles, CertificateGetter, CertificateSelection, CertificateSource,
-    Certificates, DnsChallenge, DnsProvider, KeyAlgorithm, KeyKind, ManagedName, OcspStapling, PreferredChains,
-    PropagationLimit, ProxySetting, PublicIssuer, PublicName, SessionTickets, StorageCleaning, TicketKeySource,
-    ZeroSslIssuer,
+    Certificates, DnsChallenge, DnsProvider, ExternalAccount, KeyAlgorithm, KeyKind, ManagedName, OcspStapling,
+    PreferredChains, PropagationLimit, ProxySetting, PublicIssuer, PublicName, SessionTickets, StorageCleaning,
+    TicketKeySource, ZeroSslIssuer,
 };
 pub use https::{OnDemand, SignedName};
 pub use ip_sources::RangeFetch;

@@ -34,7 +34,7 @@ pub(super) fn issuers(written: &PublicName) -> Vec<PublicIssuer> {
             external_account: written
                 .external_account
                 .clone()
-                .map(|(key_id, mac_key)| ExternalAccount { key_id, mac_key }),
+                .map(|plan::ExternalAccount { key_id, mac_key }| ExternalAccount { key_id, mac_key: mac_key.0 }),
             // `check` has refused texts that cannot be used.
             account_key: account_key(written).unwrap_or_default(),
             proxy: proxy(written).unwrap_or_default(),

@@ -299,6 +299,15 @@ pub struct ZeroSslIssuer {
     pub validity_days: Option<u32>,
 }
 
+/// An account at the authority that exists outside ACME (RFC 8555 §7.3.4).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExternalAccount {
+    /// The key's ID.
+    pub key_id: String,
+    /// The MAC key as base64url.
+    pub mac_key: Secret,
+}
+
 /// A public authority. Empty texts stand for the default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AcmeIssuer {
@@ -318,8 +327,8 @@ pub struct AcmeIssuer {
     pub account_key: Option<Secret>,
     /// The network proxy for requests to the authority.
     pub proxy: ProxySetting,
-    /// Key ID and MAC key (base64url) of an account outside ACME.
-    pub external_account: Option<(String, String)>,
+    /// The account outside ACME that the account is bound to.
+    pub external_account: Option<ExternalAccount>,
     /// PEM files with the roots of the authority's own certificate; empty: the system's roots.
     pub roots: Vec<PathBuf>,
     /// Whether the challenge HTTP-01 is disabled.

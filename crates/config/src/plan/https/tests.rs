@@ -6,7 +6,8 @@ use serde_json::json;
 use super::super::tls::TlsConfig;
 use super::super::{
     AcmeIssuer, CertificateGetter, CertificateReadError, CertificateReader, CertificateSource, DnsChallenge,
-    DnsProvider, Loaded, PropagationLimit, ProxySetting, PublicIssuer, Secret, Storage, TicketKeySource, load_with,
+    DnsProvider, ExternalAccount, Loaded, PropagationLimit, ProxySetting, PublicIssuer, Secret, Storage,
+    TicketKeySource, load_with,
 };
 use super::*;
 
@@ -391,7 +392,7 @@ fn settings_of_an_acme_issuer() {
     let issuer = json!({
         "module": "acme", "ca": "https://a/dir", "test_ca": "https://b/dir", "email": "a@b", "profile": "short",
         "account_key": "k", "network_proxy": { "from": "url", "url": "http://{env.CARGO_PKG_NAME}:3128" },
-        "external_account": { "key_id": "k", "mac_key": "m" }, "acme_timeout": "10s", "trusted_roots_pem_files": [root],
+        "external_account": { "key_id": "k", "mac_key": "mac-key" }, "acme_timeout": "10s", "trusted_roots_pem_files": [root],
         "challenges": { "http": { "disabled": true, "alternate_port": 8080 }, "tls-alpn": { "disabled": true },
                         "bind_host": "192.0.2.1", "distributed": false },
         "certificate_lifetime": "6h",
@@ -420,7 +421,7 @@ fn settings_of_an_acme_issuer() {
                 any_common_names: vec!["Y".into()],
                 root_common_names: vec!["X1".into(), "X2".into()],
             })),
-            external_account: Some(("k".into(), "m".into())),
+            external_account: Some(ExternalAccount { key_id: "k".into(), mac_key: Secret("mac-key".into()) }),
             roots: vec![root.clone()],
             http_disabled: true,
             tls_alpn_disabled: true,
@@ -440,6 +441,7 @@ fn settings_of_an_acme_issuer() {
         storage: None,
     };
     assert_eq!(certificates.public, [want]);
+    assert!(!format!("{:?}", certificates.public).contains("mac-key"));
     assert_eq!(certificates.ocsp_check_interval, Some(Duration::from_secs(300)));
     std::fs::remove_file(&root).unwrap();
 }

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::super::certificates::{
-    AcmeIssuer, CertificateGetter, DnsProvider, KeyKind, OcspStapling, PreferredChains, ProxySetting, PublicIssuer,
-    ZeroSslIssuer,
+    AcmeIssuer, CertificateGetter, DnsProvider, ExternalAccount, KeyKind, OcspStapling, PreferredChains, ProxySetting,
+    PublicIssuer, ZeroSslIssuer,
 };
 use super::super::storage::{Secret, Storage, read_own};
 use super::ascii;
@@ -681,9 +681,10 @@ fn acme(json: &Value, defaults: &DnsDefaults, build: &mut Build<'_>) -> Result<A
         proxy: proxy.unwrap_or_default(),
         lifetime: lifetime.filter(|lifetime| !lifetime.is_zero()),
         chains: chains.filter(|chains| *chains != PreferredChains::default()).map(Box::new),
-        external_account: written
-            .external_account
-            .map(|account| (build.known(&account.key_id), build.known(&account.mac_key))),
+        external_account: written.external_account.map(|account| ExternalAccount {
+            key_id: build.known(&account.key_id),
+            mac_key: Secret(build.known(&account.mac_key)),
+        }),
         roots: files.iter().map(|path| build.known(path).into()).collect(),
         http_disabled: challenges.http.disabled,
         tls_alpn_disabled: challenges.tls_alpn.disabled,
