@@ -1,6 +1,7 @@
 //! Caddy's network addresses: `[network/]host:port`, where the port may be a range, and `unix/path`.
 
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
 
 use causeway_pipeline::{Build, BuildError, ListenAddress, ListeningSocket, UnixAddress};
 
@@ -42,7 +43,7 @@ pub(super) fn read(text: &str, build: &mut Build<'_>) -> Result<Vec<ListeningSoc
         _ => return Err(build.refuse(&**text, "tcp, unix or fd: other networks are not built (docs/refused.md)")),
     }
     let expected = "fd/N or fdgram/N, where N is the number of an inherited socket, such as fd/3";
-    let descriptor = decimal(number).ok_or_else(|| build.refuse(&**text, expected))?;
+    let descriptor: u16 = decimal(number).ok_or_else(|| build.refuse(&**text, expected))?;
     Ok(if network == "fd" { vec![ListeningSocket::Descriptor(descriptor.into())] } else { Vec::new() })
 }
 
@@ -116,7 +117,7 @@ fn ports(rest: &str, text: &str, build: &Build<'_>) -> Result<Vec<ListenAddress>
 }
 
 /// Parses a number of decimal digits. As Go's `ParseUint`, and unlike `str::parse`, it permits no sign.
-fn decimal(text: &str) -> Option<u16> {
+pub(super) fn decimal<T: FromStr>(text: &str) -> Option<T> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 

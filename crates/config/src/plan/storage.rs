@@ -9,6 +9,8 @@ use causeway_pipeline::{Build, BuildError};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::address::decimal;
+
 /// Where certificates and authorities are stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Storage {
@@ -198,7 +200,7 @@ impl RedisConfig {
         self.refuse_unbuilt(build)?;
         let (host, port) = self.address(build)?;
         let number = |text: &str, key: &str, expected: &'static str, build: &mut Build<'_>| {
-            build.at(key, |build| text.parse::<u32>().map_err(|_| build.refuse(text, expected)))
+            build.at(key, |build| decimal::<u32>(text).ok_or_else(|| build.refuse(text, expected)))
         };
         let db = match &self.db {
             None => 0,
@@ -279,7 +281,7 @@ impl RedisConfig {
                 }
             };
         let port = |key: &str, text: &str, build: &mut Build<'_>| {
-            build.at(key, |build| text.parse().map_err(|_| build.refuse(text, "a port, such as 6379")))
+            build.at(key, |build| decimal(text).ok_or_else(|| build.refuse(text, "a port, such as 6379")))
         };
         let address = one("address", &self.address, "", build)?;
         if address.is_empty() {
@@ -417,6 +419,9 @@ mod tests {
                 "storage.host: found '2 values', expected one: clusters are not built (docs/refused.md)",
             ),
             (json!({ "port": ["x"] }), "storage.port: found 'x', expected a port, such as 6379"),
+            // As in Go, the text of a number has no sign.
+            (json!({ "port": ["+6379"] }), "storage.port: found '+6379', expected a port, such as 6379"),
+            (json!({ "db": "+1" }), "storage.db: found '+1', expected the number of a database, such as 0"),
             (json!({ "address": ["a"] }), "storage.address: found 'a', expected HOST:PORT, such as 127.0.0.1:6379"),
             (json!({ "address": ["a:70000"] }), "storage.address: found '70000', expected a port, such as 6379"),
             (json!({ "db": "x" }), "storage.db: found 'x', expected the number of a database, such as 0"),
