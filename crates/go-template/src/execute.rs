@@ -214,13 +214,15 @@ impl<'t> State<'t> {
 
     /// Returns whether there was nothing to iterate over.
     fn range_over_integer(&mut self, branch: &'t Branch, value: &Value, output: &mut Vec<u8>) -> ExecuteResult<bool> {
+        if branch.pipe.variables.len() > 1 {
+            let shown = print::plain(self.budget, value).map_err(|error| self.error(error.to_string()))?;
+            let shown = String::from_utf8_lossy(&shown);
+            return self.fail(format!("can't use {shown} to iterate over more than one variable"));
+        }
         let count = match value {
             Value::Uint(count) => *count,
             _ => u64::try_from(value.as_integer().unwrap_or(0)).unwrap_or(0),
         };
-        if branch.pipe.variables.len() > 1 {
-            return self.fail(format!("can't use {count} to iterate over more than one variable"));
-        }
         for index in 0..count {
             let number = i64::try_from(index).unwrap_or(i64::MAX);
             let item = match value {

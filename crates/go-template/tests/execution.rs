@@ -196,6 +196,18 @@ fn long_precisions() {
     }
 }
 
+// Go, text/template/exec.go: the error of a range over an integer with two variables shows the integer.
+#[test]
+fn a_range_over_a_negative_integer_with_two_variables() {
+    for (template, want) in
+        [("{{range $a, $b := -5}}{{end}}", "can't use -5 to"), ("{{range $a, $b := .long}}{{end}}", "can't use -7 to")]
+    {
+        let (kind, text) = execute(template.as_bytes(), ExecutionLimits::default());
+        let text = String::from_utf8_lossy(&text);
+        assert!(kind == "error" && text.contains(want), "{template}: {kind} {text}");
+    }
+}
+
 // Each bound ends an execution that would not end, or not soon, with an error of its own.
 #[test]
 fn bounds() {
