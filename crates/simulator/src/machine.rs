@@ -58,8 +58,8 @@ struct Lock {
     is_held: bool,
     /// The waiting threads, and when each began to spin.
     waiters: VecDeque<(usize, u64)>,
-    /// A woken thread has not retried yet, so no further one is woken.
-    is_woken: bool,
+    /// A woken thread that has not retried yet: until then no further one is woken.
+    woken: Option<usize>,
 }
 
 #[derive(Default)]
@@ -460,9 +460,9 @@ impl<'a> Machine<'a> {
             return Stops;
         }
         let state = &mut self.locks[lock];
-        // The thread was woken from its sleep, and retries.
-        if self.threads[thread].is_wait_over {
-            state.is_woken = false;
+        // The woken thread retries. One that spins may do so before it.
+        if state.woken == Some(thread) {
+            state.woken = None;
         }
         if state.is_held {
             state.waiters.push_back((thread, self.now));
@@ -487,10 +487,10 @@ impl<'a> Machine<'a> {
         if let Some(spinning) = spinning {
             let (waiter, _) = state.waiters.remove(spinning).expect("the one that spins");
             self.release(waiter, HANDOVER);
-        } else if !state.is_woken
+        } else if state.woken.is_none()
             && let Some((waiter, _)) = state.waiters.pop_front()
         {
-            state.is_woken = true;
+            state.woken = Some(waiter);
             self.advance(thread, task);
             return self.wake(thread, &[waiter]);
         }
@@ -634,5 +634,28 @@ impl<'a> Machine<'a> {
         }
         self.kinds[kind].all += time;
         self.kinds[kind].of_target += if is_target { time } else { 0.0 };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Rust's std: an unlock wakes no second thread before the woken one has retried, also if a spinning one takes the lock.
+    #[test]
+    fn one_woken_thread_at_a_time() {
+        let work = |time| TaskStep::Work { kind: 1, time: Time::Fixed(time), is_target: false };
+        let task = |arrives: u64, holds: u64| {
+            vec![work(arrives), TaskStep::Lock(0), work(holds), TaskStep::Unlock(0), work(1_000_000_000)]
+        };
+        // The first one wakes the second at 10 µs. Before that has retried, the fourth takes the lock, and hands it over to the
+        // fifth, which spins.
+        let program = [task(0, 10_000), task(1_000, 1), task(2_000, 1), task(10_100, 500), task(10_300, 500)];
+        let program = program.into_iter().enumerate();
+        let program = program.fold(Program::default(), |program, (thread, steps)| program.task(thread, None, steps));
+        let mut machine = Machine::new(&program, 1, 0.0);
+        machine.run_until(13_000);
+        let lock = &machine.locks[0];
+        assert_eq!((lock.is_held, lock.woken, lock.waiters.len()), (false, Some(1), 1));
     }
 }
