@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::constants::{BUDGET_MAX, CURVE_SPEEDUPS};
 use crate::estimate::ProfileRequest;
-use crate::report::{Reason, ReasonCode, Report, Speech};
+use crate::report::{Report, Speech};
 use crate::sample::{Rate, SampleError};
 
 /// The modes that a profile uses.
@@ -201,7 +201,7 @@ impl Builder {
             return Err(StartError::Speedup(wrong));
         }
         if speedups.is_empty() {
-            return Err(StartError::Speedup(0.0));
+            return Err(StartError::NoSpeedup);
         }
         // In ascending order, as the curves are drawn and interpolated.
         speedups.sort_by(f64::total_cmp);
@@ -255,13 +255,15 @@ pub enum StartError {
     Foreign,
     /// The length is zero or above a day.
     Duration(Duration),
-    /// Not a part of the time that may be given away.
+    /// The budget is not between 0 and 0.25.
     Budget(f64),
-    /// Not a speed-up.
+    /// A speed-up is not above 0 and at most 1.
     Speedup(f64),
+    /// There are no speed-ups.
+    NoSpeedup,
     /// There would be no samples.
     Sampler(SampleError),
-    /// The system gave no thread.
+    /// The thread could not be created.
     Thread(std::io::Error),
 }
 
@@ -277,6 +279,7 @@ impl fmt::Display for StartError {
                 write!(f, "a budget of {found} is not possible; expected a fraction of the time from 0 to {BUDGET_MAX}")
             }
             Self::Speedup(found) => write!(f, "{found} is not a speed-up; expected one above 0 and up to 1"),
+            Self::NoSpeedup => f.write_str("there are no speed-ups; expected at least one"),
             Self::Sampler(error) => error.fmt(f),
             Self::Thread(error) => write!(f, "cannot start the profiler's thread: {error}"),
         }
@@ -381,13 +384,8 @@ impl Profiler {
         let report = self.thread.take().map(JoinHandle::join);
         match report {
             Some(Ok(report)) => report,
-            _ => {
-                // The profiler's thread panicked: return the last results.
-                let mut report = Report::clone(&self.shared.published().report);
-                let text = "the profiler itself failed; this report dates from shortly before the failure".to_owned();
-                report.reasons.push(Reason { target: String::new(), code: ReasonCode::Failed, text });
-                report
-            }
+            // The profiler's thread panicked: return the last results.
+            _ => Report::clone(&self.shared.published().report).before_failure(),
         }
     }
 }

@@ -70,9 +70,7 @@ impl Report {
     pub fn counted<'a>(&self, target: &'a TargetReport) -> (Quantity, &'a [CurvePoint]) {
         target.counted(self.load.kind)
     }
-}
 
-impl Report {
     /// Returns the targets that are not folded, in order.
     pub fn shown(&self) -> impl Iterator<Item = &TargetReport> {
         self.targets.iter().filter(|target| target.folded.is_none())
@@ -81,6 +79,13 @@ impl Report {
     /// Returns the folded targets, with the reasons.
     pub fn subsumed(&self) -> impl Iterator<Item = (&TargetReport, &Folded)> {
         self.targets.iter().filter_map(|target| Some((target, target.folded.as_ref()?)))
+    }
+
+    /// Marks the report as the last one before the profiler panicked.
+    pub(crate) fn before_failure(mut self) -> Self {
+        let text = "the profiler itself failed; this report dates from shortly before the failure".to_owned();
+        self.reasons.push(Reason { target: String::new(), code: ReasonCode::Failed, text });
+        self
     }
 
     /// Sorts the targets.

@@ -20,7 +20,7 @@ use crate::load::ProbeBlock;
 use crate::outcome::WindowOutcome;
 use crate::policy::HookCosts;
 use crate::profiler::Phase;
-use crate::report::{LoadKind, Reason, ReasonCode, Report};
+use crate::report::{LoadKind, Report};
 use crate::sample::Lost;
 use crate::target::{Target, Weights};
 
@@ -134,9 +134,9 @@ struct Controller<'a, P> {
     evidence: Evidence,
     finding: Option<Finding>,
     open: Option<OpenBlock>,
-    /// When the last analysis began, and the profiler's own processor time at that moment; then, the earliest time of
-    /// the next one.
+    /// When the last analysis began, and the profiler's own processor time at that moment.
     analysed: (u64, u64),
+    /// The earliest time of the next analysis.
     analysis_due: u64,
 }
 
@@ -220,13 +220,8 @@ impl<P: Program> Controller<'_, P> {
         let crew = ReplayThreads { threads, nice: NICENESS };
         let report = match self.program.conclude(evidence, AnalysisLimits { time, is_final: true, crew }) {
             Some(finding) => finding.report,
-            None => {
-                // The profiler's analysis panicked: the last report is better than none.
-                let mut report = self.finding.take()?.report;
-                let text = "the profiler itself failed; this report dates from shortly before the failure".to_owned();
-                report.reasons.push(Reason { target: String::new(), code: ReasonCode::Failed, text });
-                report
-            }
+            // The profiler's analysis panicked: the last report is better than none.
+            None => self.finding.take()?.report.before_failure(),
         };
         // Not `Finished` yet: hooks must be off, and another profile possible, which the owner of the thread reports.
         (self.publish)(Phase::Analysing, Some(report.clone()));

@@ -10,7 +10,7 @@ use crate::experiment::SeededRandom;
 use crate::ledger::{PROBE, WindowCost};
 use crate::outcome::{PointOutcome, WindowOutcome};
 use crate::policy::HookCosts;
-use crate::report::{GainSource, LoadKind, Stack, TargetReport};
+use crate::report::{GainSource, LoadKind, ReasonCode, Stack, TargetReport};
 use crate::sample::Lost;
 use crate::target::{KindShare, Target, TargetKind, Weights};
 use crate::trace::{Event, Thread, Trace};
@@ -513,7 +513,7 @@ fn invalid_settings_are_refused() {
         (Profiler::builder().budget(0.5), "from 0 to 0.25"),
         (Profiler::builder().budget(f64::NAN), "from 0 to 0.25"),
         (Profiler::builder().speedups(&[0.5, 1.5]), "1.5 is not a speed-up"),
-        (Profiler::builder().speedups(&[]), "above 0"),
+        (Profiler::builder().speedups(&[]), "no speed-ups; expected at least one"),
     ];
     for (builder, want) in cases {
         let error = builder.clone().start().unwrap_err().to_string();
