@@ -172,7 +172,7 @@ impl ZoneLimit {
 
 impl RedisConfig {
     fn read(&self, build: &mut Build<'_>) -> Result<RedisServer, BuildError> {
-        let address = known(&self.address, build);
+        let address = build.known(&self.address);
         let Some(mut server) = RedisServer::parse_address(&address) else {
             let expected = "HOST:PORT or unix//PATH, such as redis.internal:6379";
             // A login would end up in the log.
@@ -186,15 +186,10 @@ impl RedisConfig {
             }
             RedisPlace::Unix(_) => {}
         }
-        (server.username, server.password) = (known(&self.username, build), known(&self.password, build));
+        (server.username, server.password) = (build.known(&self.username), build.known(&self.password));
         server.db = self.db;
         Ok(server)
     }
-}
-
-/// The text with its placeholders, if all are known at load.
-fn known(text: &str, build: &mut Build<'_>) -> String {
-    build.template(text).literal().map_or_else(|| text.to_owned(), str::to_owned)
 }
 
 impl RateLimit {

@@ -2,10 +2,8 @@
 
 use std::borrow::Cow;
 
+use causeway_pipeline::UnixAddress;
 use causeway_pipeline::worker::Families;
-
-/// The longest path of a Unix socket in bytes: the kernel's field has 108, and one of them is the final zero.
-const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// The name of a Unix socket in `Host`. A path is not a valid value there.
 // DEVIATES Caddy: Go's client sends an empty `Host`, and over HTTP/2 fails.
@@ -95,10 +93,12 @@ impl Address {
         if path.contains('|') {
             return Err("unix/PATH without permissions, which are for listeners".into());
         }
-        if path.len() > SOCKET_PATH_BYTES_MAX || path.contains('\0') {
-            return Err(
-                format!("unix/PATH with a path of at most {SOCKET_PATH_BYTES_MAX} bytes, none of them zero").into()
-            );
+        if path.len() > UnixAddress::BYTES_MAX || path.contains('\0') {
+            return Err(format!(
+                "unix/PATH with a path of at most {} bytes, none of them zero",
+                UnixAddress::BYTES_MAX
+            )
+            .into());
         }
         let name = format!("unix/{path}");
         Ok(Self {
@@ -198,8 +198,8 @@ mod tests {
             }
         }
         let path = |bytes: usize| format!("unix//{}", "x".repeat(bytes - 1));
-        assert!(Address::parse(&path(SOCKET_PATH_BYTES_MAX)).is_ok());
-        assert!(Address::parse(&path(SOCKET_PATH_BYTES_MAX + 1)).is_err());
+        assert!(Address::parse(&path(UnixAddress::BYTES_MAX)).is_ok());
+        assert!(Address::parse(&path(UnixAddress::BYTES_MAX + 1)).is_err());
     }
 
     #[test]

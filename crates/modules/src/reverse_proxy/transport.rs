@@ -99,7 +99,7 @@ pub(super) fn build(value: Option<&Value>, build: &mut Build<'_>) -> Result<Tran
         let network_proxy = match proxy {
             None => None,
             Some(ConfiguredProxy::Fixed { url, proxy }) => {
-                // So must one of the environment or of a file.
+                // The URL may come from the environment or a file; a change there must close the connections too.
                 key.push_str(&url);
                 transport.network_proxy = Some(network_proxy::secured(proxy, tls));
                 None
@@ -178,7 +178,7 @@ fn set_limits(
     transport.write_timeout = duration("write_timeout", &written.write_timeout)?;
     let connections_max = usize::try_from(written.max_conns_per_host).ok().filter(|&max| max > 0);
     transport.connection_limits = connections_max.map(|max| Arc::new(ConnectionLimits::new(max)));
-    transport.queue_timeout = duration("queue_timeout", &written.queue_timeout)?.filter(|limit| !limit.is_zero());
+    transport.queue_timeout = duration("queue_timeout", &written.queue_timeout)?;
     if let Some(bytes) = u32::try_from(written.max_response_header_size).ok().filter(|&bytes| bytes > 0) {
         transport.head_bytes_max = bytes.min(HEAD_BYTES_MAX);
     } else if written.max_response_header_size > 0 {
