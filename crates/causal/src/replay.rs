@@ -67,8 +67,8 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Reads the only trace. Takes a few hundred nanoseconds per event. `wakeup_latency` is the usual one, nanoseconds,
-    /// for a window in which hardly any thread slept. `cold` is from many windows.
+    /// Prepares the replay of a single trace. Takes a few hundred nanoseconds per event. `wakeup_latency` is the latency,
+    /// in nanoseconds, to use in place of the window's own. `cold` is from many windows.
     #[must_use]
     pub fn new(trace: &Trace, wakeup_latency: Option<f64>, cold: &ColdCosts) -> Self {
         let length = trace.time.end.saturating_sub(trace.time.start);

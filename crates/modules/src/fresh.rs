@@ -158,7 +158,7 @@ impl<T: Costly> Fresh<T> {
         let slot = &mut self.rounds[index.round].slots[index.at];
         slot.used = true;
         let value = Rc::clone(&slot.value);
-        // The weak count is above zero exactly while another reader holds the `RevalidationGuard` guard.
+        // `revalidation` has an owner exactly while another reader holds a `RevalidationGuard`.
         if now.saturating_duration_since(slot.checked_at) < FRESH_FOR || slot.revalidation.strong_count() > 0 {
             return CachedValue::Fresh(value);
         }

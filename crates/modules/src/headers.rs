@@ -1,7 +1,7 @@
 //! `headers`: adds, sets, deletes and replaces header fields of the request and of the response.
 //!
 //! - `operations`: the changes to the fields
-//! - `require`: conditions on the response
+//! - `response_matcher`: conditions on the response
 
 mod operations;
 mod response_matcher;

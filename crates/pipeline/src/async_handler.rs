@@ -106,7 +106,7 @@ impl Request {
         self.body.take()
     }
 
-    /// Reads the whole body.
+    /// Reads the whole body. After an earlier call of this or of [`take_body`](Self::take_body) the result is empty.
     ///
     /// # Errors
     /// Fails if the body is incomplete or longer than `bytes_max`; the fault's status is 413, 408, 400 or 500.

@@ -55,7 +55,8 @@ impl Trust {
         self
     }
 
-    /// `peer` is `None` for a Unix socket.
+    /// Returns the client of a request: the peer, or the address in the fields of a trusted one. `peer` is `None` for a
+    /// Unix socket.
     pub(crate) fn client(&self, peer: Option<IpAddr>, fields: &FieldMap) -> Client {
         if !peer.map_or(self.unix, |ip| self.trusts(ip)) {
             return Client { ip: peer, proxied: false };

@@ -33,7 +33,7 @@ pub struct WindowPlan {
     pub window: u64,
     /// Time between two windows.
     pub rest: u64,
-    /// Number of windows of screening, of pairs of windows of confirming.
+    /// The number of windows when screening; of pairs of windows when confirming.
     pub windows: usize,
 }
 

@@ -87,8 +87,9 @@ impl Add for WorkDone {
 #[derive(Clone, Debug)]
 pub struct HookCostEstimator {
     expected: f64,
-    /// The stretch before the last window; and if that window was recorded, its work and its number of hooks.
+    /// The stretch before the last window.
     between: WorkDone,
+    /// The work and the number of hooks of the last window, if it was recorded.
     window: Option<(WorkDone, f64)>,
     /// The processor time of windows relative to the usual time of their units; the sum of these usual times,
     /// nanoseconds; and the number of hooks in all of the windows.
@@ -159,7 +160,7 @@ mod tests {
         (WorkDone { processor: 10_000_000 + (10_000.0 * hook) as u64, hits: 1000 }, 10_000.0)
     }
 
-    /// A costs that expects 30 ns, after `windows` windows between equal stretches.
+    /// An estimator that expects 30 ns, after `windows` windows between equal stretches.
     fn after(windows: u64, quiet: WorkDone, window: impl Fn() -> (WorkDone, f64)) -> HookCostEstimator {
         let mut costs = HookCostEstimator::new(30.0);
         costs.add_between(quiet);

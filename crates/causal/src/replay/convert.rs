@@ -487,7 +487,8 @@ impl TraceConverter<'_> {
     }
 }
 
-/// Returns the median; `None` for an empty slice. Sorts `wakeup_latencies`.
+/// Returns the median, at most [`WAKEUP_VIRTUAL`] with fewer than [`WAKEUPS_MIN`] values; `None` for an empty slice. Sorts
+/// `wakeup_latencies`.
 pub(crate) fn median_wakeup_latency(wakeup_latencies: &mut [f64]) -> Option<f64> {
     wakeup_latencies.sort_unstable_by(f64::total_cmp);
     let median = *wakeup_latencies.get(wakeup_latencies.len() / 2)?;

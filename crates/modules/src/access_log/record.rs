@@ -170,7 +170,7 @@ struct HeaderSpec {
 }
 
 impl HeaderTable {
-    /// Whether values of [`CREDENTIALS`] are shown.
+    /// Creates the table. `credentials`: whether values of [`CREDENTIALS`] are shown.
     pub(super) fn new(credentials: bool) -> Self {
         let spec = |name: KnownName| {
             let mut json = String::new();

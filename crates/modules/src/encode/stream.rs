@@ -296,7 +296,7 @@ impl BodyStream for EncodedBody {
 
 impl Drop for EncodedBody {
     fn drop(&mut self) {
-        // A body that was given up: `put` resets the encoder.
+        // A body that was given up: `Encoder::recycle` resets its encoder.
         self.put_encoder();
     }
 }

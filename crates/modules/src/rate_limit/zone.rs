@@ -250,7 +250,7 @@ impl CountedKeys for Zone {
 }
 
 impl Shard {
-    /// `key` is for a zone in Redis. `kept` are the events that are kept, at least those of `limit`.
+    /// Records an event of a key, or returns the time until it is allowed. `key` is for a zone in Redis. `kept` are the events that are kept, at least those of `limit`.
     fn take(
         &mut self,
         hash: u64,

@@ -113,7 +113,7 @@ fn attempt(cx: &mut Context, local: Rc<Local>, tries: Tries, content: Content, b
     continue_attempt(cx, local, tries, content, before, waited)
 }
 
-/// As [`attempt`]. `waited` has the lookups that the attempt has met.
+/// Selects an upstream for an attempt and sends the request to it. `waited`: the lookups that the attempt has waited for.
 fn continue_attempt(
     cx: &mut Context,
     local: Rc<Local>,

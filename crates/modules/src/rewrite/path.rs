@@ -252,7 +252,7 @@ fn prefix_len(path: &[u8], prefix: &[u8]) -> Option<usize> {
 fn len_without_suffix(path: &[u8], suffix: &[u8]) -> Option<usize> {
     let mut end = path.len();
     for index in (0..suffix.len()).rev() {
-        // The byte belongs to an escape of the suffix if the suffix has a `%` here or up to two bytes earlier.
+        // The byte is the `%` or the last digit of an escape of the suffix. In a valid path no escape ends between them.
         let spelled = index.checked_sub(2).is_some_and(|at| is_escape_at(suffix, at)) || is_escape_at(suffix, index);
         let escape = end.checked_sub(3).and_then(|at| escaped_at(path, at));
         let (byte, len) = match escape {

@@ -186,7 +186,8 @@ impl Context {
         }
     }
 
-    /// Returns the whole body, if a route or handler with the placeholder `{http.request.body}` caused it to be read.
+    /// Returns the text of `{http.request.body}`, if a route or handler with the placeholder caused the body to be read: the
+    /// whole body, or the text of an error if the body is longer than [`limit_body`](Self::limit_body) allows.
     pub fn body_text(&self) -> Option<&[u8]> {
         self.0.body.text.as_ref().map(Chunk::as_slice)
     }

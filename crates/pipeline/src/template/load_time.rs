@@ -1,7 +1,8 @@
 //! Placeholders that are constant while a configuration runs: environment, system, files.
 //!
-//! They are evaluated once, when the configuration is loaded. Caddy reads `{file.PATH}` for each request; here a
-//! reload reads the file again.
+//! They are evaluated once, when the configuration is loaded.
+//!
+//! DEVIATES Caddy, which reads `{file.PATH}` for each request: here a reload reads the file again.
 
 use std::io::Read as _;
 
