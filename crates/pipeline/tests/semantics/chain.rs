@@ -258,7 +258,7 @@ impl Handler for Watcher {
 fn a_traced_handler_sees_rejected_requests() {
     let mut registry = registry();
     let seen = Arc::new(AtomicUsize::new(0));
-    registry.handler("watcher", {
+    registry.register_handler("watcher", {
         let seen = Arc::clone(&seen);
         move |_, _| Ok(Box::new(Watcher(Arc::clone(&seen))))
     });
