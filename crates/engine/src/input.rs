@@ -51,6 +51,11 @@ impl Input {
         self.start == self.end
     }
 
+    /// Returns whether bytes that are not consumed yet fill the block, so that nothing is read.
+    pub(crate) fn is_full(&self) -> bool {
+        self.block.as_ref().is_some_and(|block| self.unconsumed().len() == block.capacity())
+    }
+
     /// Returns whether the machine may have work: bytes to parse, or events left from its last call.
     pub(crate) fn has_more(&self) -> bool {
         self.has_events || !self.is_empty()

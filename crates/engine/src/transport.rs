@@ -14,6 +14,8 @@ use std::task::{Context as PollContext, Poll, Waker, ready};
 use std::time::Duration;
 
 use progress::is_policy_called;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 use socket2::{Socket, TcpKeepalive};
 use tokio::io::{AsyncWrite, Interest};
@@ -34,6 +36,17 @@ impl From<usize> for Received {
     fn from(bytes: usize) -> Self {
         Self { bytes, at: 0 }
     }
+}
+
+/// The peer's state, as far as the kernel shows it before the received bytes are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// The peer may send more bytes.
+    Open,
+    /// The peer has closed, or has ended its sending side.
+    Ended,
+    /// The connection has failed: a reset, or no response to the kernel's probes.
+    Lost,
 }
 
 /// An ordered byte stream in both directions.
@@ -71,6 +84,9 @@ pub(crate) trait Transport: Unpin + 'static {
     fn is_cut(&self) -> bool {
         false
     }
+
+    /// Returns the peer's state, for a connection that reads nothing at present. One system call.
+    fn presence(&self) -> Presence;
 
     /// Makes the following close send a reset, so that a peer cannot mistake a truncated response for a complete one.
     fn reset_on_close(&self);
@@ -175,6 +191,17 @@ impl Transport for TcpStream {
 
     fn poll_shutdown(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<io::Result<()>> {
         Pin::new(self).poll_shutdown(poll_cx)
+    }
+
+    fn presence(&self) -> Presence {
+        let mut polled = [PollFd::new(self, PollFlags::RDHUP)];
+        // A failed call shows nothing about the peer.
+        let _ = retry_on_intr(|| poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })));
+        match polled[0].revents() {
+            state if state.contains(PollFlags::ERR) => Presence::Lost,
+            state if state.intersects(PollFlags::RDHUP | PollFlags::HUP) => Presence::Ended,
+            _ => Presence::Open,
+        }
     }
 
     fn reset_on_close(&self) {

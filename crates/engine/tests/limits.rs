@@ -276,6 +276,60 @@ fn a_silent_response_ends_after_its_client() {
     server.await_connections(0);
 }
 
+/// Requests that wait for ever, with more bytes than the server reads meanwhile; the kernel has room for the rest.
+fn unread_requests() -> [Vec<u8>; 2] {
+    let upload = b"POST /hold HTTP/1.1\r\nHost: test\r\nContent-Length: 9000000\r\n\r\n".to_vec();
+    let get = b"GET /hold HTTP/1.1\r\nHost: test\r\n\r\n".to_vec();
+    [(get, 70_000), (upload, 200_000)].map(|(head, more)| [head, vec![b'x'; more]].concat())
+}
+
+// docs/limits.md: "a response without progress after its client has closed". Nothing is read, so no read finds the client's end.
+#[test]
+fn a_client_that_is_gone_is_noticed_beside_its_unread_bytes() {
+    let server = TestServer::start(|setup| setup.timeouts.linger = support::PATIENCE);
+    for (at, request) in unread_requests().into_iter().enumerate() {
+        let mut client = server.client();
+        client.send(request);
+        server.probe.await_held(at + 1);
+        client.reset();
+        assert_eq!(server.probe.outcome("/hold").ending, Ending::PeerGone);
+        server.await_connections(0);
+    }
+}
+
+// As above, "or has ended its sending side".
+#[test]
+fn the_end_of_a_client_is_noticed_after_its_unread_bytes() {
+    let server = TestServer::start(|setup| setup.timeouts.linger = SHORT);
+    for request in unread_requests() {
+        let mut client = server.client();
+        client.send(request);
+        client.end();
+        assert_eq!(server.probe.outcome("/hold").ending, Ending::PeerGone);
+        server.await_connections(0);
+    }
+}
+
+// RFC 9112 §9.3.2: pipelined requests that have arrived are served, also those that were not read when their client ended its sending side.
+#[test]
+fn unread_requests_before_a_clients_end_are_served() {
+    const REQUESTS: usize = 5000;
+    let server = TestServer::start(|setup| setup.timeouts.linger = support::PATIENCE);
+    let mut client = server.client();
+    client.send_request("/hold");
+    client.send("GET /fixed HTTP/1.1\r\nHost: test\r\n\r\n".repeat(REQUESTS));
+    client.end();
+    server.probe.await_held(1);
+    // Longer than the time between two checks.
+    std::thread::sleep(Duration::from_millis(1500));
+    server.probe.release();
+    assert_eq!(client.answer().text(), "released");
+    for _ in 0..REQUESTS {
+        assert_eq!(client.answer().text(), "fixed");
+    }
+    client.closed();
+}
+
 #[test]
 fn a_progressing_response_continues_after_a_client_half_close() {
     const PIECES: usize = 10;

@@ -4,6 +4,7 @@
 //!  Open ──the machine closes──► Lingering ──the peer's end, a byte limit, a deadline──► closed
 //!    ├──the peer's end, no exchange is open──► closed
 //!    ├──the peer's end──► HalfClosed ──the machine closes──► closed
+//!    ├──the peer's end after bytes that backpressure leaves unread──► EndUnread ──they are read──► HalfClosed
 //!    └──our end of a tunnel──► WriteClosed ──the peer's end──► HalfClosed
 //! ```
 //! A handler that responds at once never becomes a future: its response is queued in the turn that read the request. An idle
@@ -90,6 +91,8 @@ enum Phase {
     Open,
     /// The peer ended its sending side; requests that have arrived are still served.
     HalfClosed,
+    /// As `HalfClosed`, but backpressure leaves bytes ahead of the end unread, which may hold requests.
+    EndUnread,
     /// We ended our sending side, which ends our direction of a tunnel; the peer may still send.
     WriteClosed,
     /// The last response is written. Further bytes of the peer are discarded for a while, because closing with unread bytes sends a reset,
@@ -504,7 +507,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             }
             Flush::Failed => return ControlFlow::Break(()),
         }
-        if self.phase == Phase::Open && self.machine.is_half_closed() {
+        if matches!(self.phase, Phase::Open | Phase::EndUnread) && self.machine.is_half_closed() {
             self.end_sending(poll_cx)?;
         }
         self.retire(out)?;

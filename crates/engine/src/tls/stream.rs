@@ -21,7 +21,7 @@ use super::alert;
 use super::record::{ALERT_BYTES, Exhausted, RECORD_BYTES_MAX, RecordError};
 use super::record_buffer::RecordBuffer;
 use super::records::{ReceiveEnd, Records};
-use crate::transport::{Received, Transport, write_all};
+use crate::transport::{Presence, Received, Transport, write_all};
 use crate::worker::Core;
 
 /// Maximum number of socket reads in one poll that yield no content; then the task yields.
@@ -330,6 +330,10 @@ impl<T: Transport> Transport for TlsStream<T> {
 
     fn is_cut(&self) -> bool {
         self.state.records.end() == Some(ReceiveEnd::Cut)
+    }
+
+    fn presence(&self) -> Presence {
+        self.lower.as_ref().expect("`Some` until the drop").presence()
     }
 
     fn reset_on_close(&self) {

@@ -3,6 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
 use std::sync::Arc;
+use std::time::Duration;
 
 use causeway_pipeline::{ClientAuthentication, ClientAuthenticationMode as Mode, Ending, TlsPolicy};
 
@@ -35,6 +36,18 @@ fn keys_that_change_all_the_time_end_the_connection() {
     let _ = client.stream.flush();
     let error = client.stream.read(&mut [0]).unwrap_err().to_string();
     assert_eq!(error, "received fatal alert: UnexpectedMessage");
+}
+
+/// docs/limits.md: "a response without progress after its client has closed", while nothing is read.
+#[test]
+fn a_client_that_is_gone_is_noticed_beside_its_unread_bytes() {
+    let bench = TlsServerFixture::new(|_| ());
+    let mut client = bench.connect(&Arc::new(bench.authority.client(&[&rustls::version::TLS13])));
+    client.send([&b"GET /hold HTTP/1.1\r\nHost: test\r\n\r\n"[..], &bytes(200_000)].concat());
+    bench.server.probe.await_held(1);
+    socket2::SockRef::from(&client.stream.sock).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(client);
+    assert_eq!(bench.server.probe.outcome("/hold").ending, Ending::PeerGone);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::task::Context as PollContext;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use causeway_message::WriteList;
 use causeway_pipeline::{BodyError, Ending};
@@ -12,13 +12,15 @@ use super::exchange::{Exchange, Inbound, PeerAction};
 use super::{DrainStep, Phase, ServerConnection};
 use crate::clock;
 use crate::machine::{ServerMachine, WaitsFor};
-use crate::transport::Transport;
+use crate::transport::{Presence, Transport};
 
 /// The action of the peer that the connection waits for. Each has its own time limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AwaitedAction {
     /// None: the server itself is at work.
     None,
+    /// None, while backpressure stops the reads, which would show that the peer is gone. The time is that of a check.
+    Stay,
     /// Begin the next request.
     Request,
     /// Complete a request's head.
@@ -34,6 +36,9 @@ pub(super) enum AwaitedAction {
     /// Close.
     Close,
 }
+
+/// The time between two checks whether the peer is still there.
+const PRESENCE_INTERVAL: Duration = Duration::from_secs(1);
 
 impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
     /// Sets the deadline of the peer's next action, or handles that it has passed.
@@ -99,7 +104,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         if !out.is_empty() {
             return AwaitedAction::ReadOutput;
         }
-        if self.phase == Phase::HalfClosed && self.exchanges.iter().any(|exchange| self.may_never_end(exchange)) {
+        if matches!(self.phase, Phase::HalfClosed | Phase::EndUnread) && self.may_wait_for_ever() {
             return AwaitedAction::Close;
         }
         match self.machine.waits_for() {
@@ -112,8 +117,19 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             WaitsFor::Acknowledgement => AwaitedAction::Close,
             _ if self.machine.is_multiplexed() => AwaitedAction::Streams,
             _ if self.exchanges.last().is_some_and(Exchange::is_half_closed) => AwaitedAction::Tunnel,
+            _ if self.phase != Phase::HalfClosed && self.leaves_bytes_unread(poll_cx, out) => AwaitedAction::Stay,
             _ => AwaitedAction::None,
         }
+    }
+
+    /// Returns whether the connection reads nothing at present.
+    fn leaves_bytes_unread(&self, poll_cx: &PollContext<'_>, out: &WriteList) -> bool {
+        self.line.input.is_full() || self.is_read_held_up(poll_cx, out)
+    }
+
+    /// Returns whether an exchange may never end after the peer's end.
+    fn may_wait_for_ever(&self) -> bool {
+        self.exchanges.iter().any(|exchange| self.may_never_end(exchange))
     }
 
     /// Returns whether the exchange may never end after the peer's end: its handler or its content's source waits, or its content waits for
@@ -173,6 +189,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         let timeouts = &plan.timeouts;
         let limit = match awaited {
             AwaitedAction::None | AwaitedAction::Streams => return None,
+            AwaitedAction::Stay => PRESENCE_INTERVAL,
             AwaitedAction::Request => timeouts.keep_alive,
             // A tunnel has no time limit while both directions are open.
             AwaitedAction::Tunnel => last.map_or(timeouts.keep_alive, Exchange::tunnel_idle),
@@ -191,11 +208,17 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         out: &mut WriteList,
     ) -> ControlFlow<()> {
         // A late stream is not the cause of a later end of the connection.
-        if awaited != AwaitedAction::Streams {
-            self.ending = if self.phase == Phase::HalfClosed { Ending::PeerGone } else { Ending::TimedOut };
+        if !matches!(awaited, AwaitedAction::Streams | AwaitedAction::Stay) {
+            let has_ended = matches!(self.phase, Phase::HalfClosed | Phase::EndUnread);
+            self.ending = if has_ended { Ending::PeerGone } else { Ending::TimedOut };
         }
         match awaited {
             AwaitedAction::None => ControlFlow::Break(()),
+            AwaitedAction::Stay => {
+                self.check_presence()?;
+                self.line.last_progress = clock::now();
+                self.check_deadlines(poll_cx, out)
+            }
             AwaitedAction::Request | AwaitedAction::Close => {
                 // The protocol's last message, if it has one. One attempt: the close does not wait until the peer accepts it.
                 let _ = self.machine.handle_timeout(out);
@@ -231,6 +254,20 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
                 self.check_deadlines(poll_cx, out)
             }
         }
+    }
+
+    /// Looks for the peer's end, which no read can find at present. Breaks if the peer is gone.
+    fn check_presence(&mut self) -> ControlFlow<()> {
+        match self.line.transport.presence() {
+            Presence::Lost => {
+                self.ending = Ending::PeerGone;
+                return ControlFlow::Break(());
+            }
+            // The unread bytes may be requests, which are served if the present ones end in time.
+            Presence::Ended if self.phase == Phase::Open && self.may_wait_for_ever() => self.phase = Phase::EndUnread,
+            Presence::Ended | Presence::Open => {}
+        }
+        ControlFlow::Continue(())
     }
 
     /// Ends the exchanges whose deadlines have passed; other streams continue. The reader of a body may still respond.

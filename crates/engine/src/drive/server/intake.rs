@@ -18,12 +18,8 @@ use crate::transport::Transport;
 impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
     /// Reads from the kernel once. Returns whether there were bytes, or the peer's end.
     pub(super) fn read(&mut self, poll_cx: &mut PollContext<'_>, out: &mut WriteList) -> ControlFlow<(), bool> {
-        let may_read = matches!(self.phase, Phase::Open | Phase::WriteClosed) && !self.is_full_or_register(poll_cx);
-        // While the output or the table of exchanges is full the machine gets no bytes, so a read now could find the peer's end before the
-        // bytes ahead of it are handled. RFC 9112 §9.3.2: pipelined requests that have arrived are served.
-        let handles_none = out.len() >= OUTPUT_BYTES_MAX || self.exchanges.len() >= self.machine.exchanges_max();
-        let is_held_up = handles_none && !self.line.input.is_empty();
-        if !may_read || is_held_up {
+        let may_read = matches!(self.phase, Phase::Open | Phase::EndUnread | Phase::WriteClosed);
+        if !may_read || self.is_read_held_up(poll_cx, out) {
             return ControlFlow::Continue(false);
         }
         match self.line.read(poll_cx, block_size_max(&self.machine)) {
@@ -44,6 +40,14 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             Intake::Failed(_) => ControlFlow::Break(()),
             Intake::Nothing => ControlFlow::Continue(false),
         }
+    }
+
+    /// Returns whether backpressure stops the reads.
+    pub(super) fn is_read_held_up(&self, poll_cx: &PollContext<'_>, out: &WriteList) -> bool {
+        // While the output or the table of exchanges is full the machine gets no bytes, so a read now could find the peer's end before the
+        // bytes ahead of it are handled. RFC 9112 §9.3.2: pipelined requests that have arrived are served.
+        let handles_none = out.len() >= OUTPUT_BYTES_MAX || self.exchanges.len() >= self.machine.exchanges_max();
+        handles_none && !self.line.input.is_empty() || self.is_full_or_register(poll_cx)
     }
 
     /// Processes the bytes of a read now, unless the profiler delays them.

@@ -6,7 +6,7 @@ use std::io::{self, IoSlice};
 use std::rc::Rc;
 use std::task::{Context as PollContext, Poll};
 
-use crate::transport::{Received, Transport};
+use crate::transport::{Presence, Received, Transport};
 
 pub(super) struct Wire {
     pub(super) inbound: VecDeque<u8>,
@@ -61,6 +61,10 @@ impl Transport for WireEnd {
 
     fn poll_shutdown(&mut self, _: &mut PollContext<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
+    }
+
+    fn presence(&self) -> Presence {
+        Presence::Open
     }
 
     fn reset_on_close(&self) {}
