@@ -1,5 +1,6 @@
 //! An authority and the account to use there.
 
+use std::fmt;
 use std::hash::{Hash as _, Hasher};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -84,12 +85,19 @@ impl Default for Timing {
 }
 
 /// An account at the authority that exists outside ACME.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ExternalAccount {
     /// The key's ID.
     pub key_id: String,
     /// The MAC key as base64url.
     pub mac_key: String,
+}
+
+impl fmt::Debug for ExternalAccount {
+    /// Without the MAC key, which is a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExternalAccount").field("key_id", &self.key_id).finish_non_exhaustive()
+    }
 }
 
 /// An authority of any protocol.

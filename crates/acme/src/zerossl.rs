@@ -75,6 +75,7 @@ mod tests {
         let account =
             create(&HttpClient::new(&[]).unwrap(), &format!("{}/acme", double.url), "a+b@example.com").await.unwrap();
         assert_eq!(account, ExternalAccount { key_id: "kid-1".to_owned(), mac_key: "a2V5".to_owned() });
+        assert!(!format!("{account:?}").contains("a2V5"), "the key is a secret");
         let received = &double.received()[0];
         assert_eq!((&*received.line, &*received.body), ("POST /acme", "email=a%2Bb%40example.com"));
         assert_eq!(received.header("content-type"), "application/x-www-form-urlencoded");
