@@ -17,8 +17,10 @@ struct Vars {
 
 /// A placeholder outside of `http.vars` that this handler may also set: the user for access records.
 pub(crate) const USER: &str = "http.auth.user.id";
-/// The variable of `log_name`: the names of loggers, which is a list in JSON and one text with separators here.
-pub(crate) const NAMES: &str = "access_logger_names";
+/// The variable of `log_name`: a list of the names of loggers. As in Caddy, a text selects none.
+const NAMES: &str = "access_logger_names";
+/// The slot of the names, as one text with separators. It has no placeholder's name, so that no other handler sets it.
+pub(crate) const SELECTED_LOGGERS: &str = "the names of log_name";
 pub(crate) const NAMES_SEPARATOR: u8 = b'\n';
 /// The variable of `fs`: the file system for file servers and `file` matchers.
 const FILE_SYSTEM: &str = "fs";
@@ -46,6 +48,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
             let names: Vec<String> = build.at(&name, |build| build.parse(&value))?;
             // As in Caddy, placeholders in them are not expanded: a client must not choose the log of its request.
             let text = Template::of_text(&names.join(&*char::from(NAMES_SEPARATOR).to_string()));
+            texts.push((build.allocate_slot(SELECTED_LOGGERS), text.clone(), kind));
             texts.push((build.variable(&name), text, kind));
             continue;
         }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::AccessLogConfig;
 use super::record::HeaderTable;
 use crate::logs::{Entry, Fields, Level, Log, Logs, Output};
-use crate::vars::{NAMES, NAMES_SEPARATOR};
+use crate::vars::{NAMES_SEPARATOR, SELECTED_LOGGERS};
 
 /// A logger's name, and the logs that accept its records, by index.
 struct Logger {
@@ -88,7 +88,7 @@ impl HostLoggers {
             logs,
             stream,
             headers: HeaderTable::new(written.credentials),
-            selected: build.variable(NAMES),
+            selected: build.allocate_slot(SELECTED_LOGGERS),
             base,
             all,
             names,

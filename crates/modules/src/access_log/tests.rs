@@ -552,12 +552,13 @@ fn names_and_levels_of_a_request() {
         vars("/quiet", json!(["two"]), json!(null)),
         vars("/none", json!(null), json!(null)),
         vars("/base", json!([""]), json!(null)),
-        // As in Caddy, placeholders in names are not expanded: a client does not choose the log of its request.
+        // As in Caddy, placeholders in names are not expanded, and a text selects nothing: a client does not choose the log of its request.
         vars("/chosen", json!(["{http.request.uri.query.log}"]), json!("error")),
+        vars("/text", json!("{http.request.uri.query.log}"), json!(null)),
         { "handle": [{ "handler": "static_response" }] },
     ]);
     let mut kit = Kit::new(&registry(), &routes);
-    for path in ["/", "/both", "/two", "/quiet", "/none", "/chosen?log=two", "/base"] {
+    for path in ["/", "/both", "/two", "/quiet", "/none", "/chosen?log=two", "/text?log=two", "/base"] {
         kit.send(&Request::get(path));
     }
     let seen = |file: &str| -> Vec<(String, String)> {
@@ -565,7 +566,10 @@ fn names_and_levels_of_a_request() {
         lines(file).iter().map(|line| (text(&line["request"]["uri"]), text(&line["level"]))).collect()
     };
     let pair = |path: &str, level: &str| (path.to_owned(), level.to_owned());
-    assert_eq!(seen(&one), [pair("/", "info"), pair("/both", "error"), pair("/none", "info")]);
+    assert_eq!(
+        seen(&one),
+        [pair("/", "info"), pair("/both", "error"), pair("/none", "info"), pair("/text?log=two", "info")]
+    );
     assert_eq!(seen(&two), [pair("/both", "error"), pair("/two", "warn")]);
     // In Caddy an empty name is the base logger.
     let loggers: Vec<_> = lines(&base).iter().map(|line| line["logger"].as_str().unwrap().to_owned()).collect();
@@ -589,6 +593,14 @@ fn logs_of_one_file() {
     assert_eq!(lines(&file).len(), 202);
     logs["two"]["writer"]["filename"] = file.as_str().into();
     logs["two"]["writer"]["roll_keep"] = 3.into();
+    // Two spellings of a directory that is made with the first log.
+    let mut unmade = logs.clone();
+    for (name, path) in [("one", "new/a.log"), ("two", "link/new/a.log")] {
+        unmade[name]["writer"]["filename"] = directory.file(path).into();
+    }
+    std::os::unix::fs::symlink(".", directory.file("link")).unwrap();
+    let error = Kit::build(&registry(), &routes(json!({ "logs": unmade }), json!({})), &json!([])).err();
+    assert!(error.expect("a mistake").to_string().contains("the options that the log 'one' has for it"));
     let routes = routes(json!({ "logs": logs }), json!({}));
     let error = Kit::build(&registry(), &routes, &json!([])).err().expect("a mistake").to_string();
     assert_eq!(

@@ -83,21 +83,23 @@ impl Logs {
         let default = (!written.contains_key(DEFAULT)).then_some((DEFAULT, &nothing));
         let named = written.iter().map(|(name, log)| (&**name, log));
         let mut logs = Vec::<Log>::with_capacity(written.len() + 1);
-        // The first log of each output. A key reads the file system, so it is made once for each log.
+        // The first log of each output.
         let mut first_logs = HashMap::<String, usize>::new();
         for (name, log) in default.into_iter().chain(named) {
             let log = build.at(name, |build| {
                 let config: LogConfig = build.parse(log)?;
                 let spec = build.at("writer", |build| destination::read(config.writer.as_ref(), build))?;
-                let first = *first_logs.entry(spec.key()).or_insert(logs.len());
                 // Further logs of an output have the options of its first one.
-                if let Some(other) = logs.get(first).filter(|first| !first.spec.has_options_of(&spec)) {
+                let first = first_logs.get(&spec.key()).map(|first| &logs[*first]);
+                if let Some(other) = first.filter(|first| !first.spec.has_options_of(&spec)) {
                     let expected = format!("the options that the log '{}' has for it", other.name);
                     return build
                         .at("writer", |build| Err(build.refuse(format!("other options for {spec}"), expected)));
                 }
                 Log::open(name, &config, spec, build)
             })?;
+            // The directory exists now, so it has a canonical name.
+            first_logs.entry(log.spec.key()).or_insert(logs.len());
             logs.push(log);
         }
         let logs = Arc::new(Self(logs.into()));
