@@ -83,7 +83,7 @@ mod tests {
     use std::path::Path;
 
     use causeway_certs::{FileStorage, KeyKind};
-    use causeway_config::plan::{AcmeIssuer, PublicIssuer, PublicName};
+    use causeway_config::plan::{AcmeIssuer, ExternalAccount, PublicIssuer, PublicName, Secret};
 
     use super::super::issuance_plan::RenewError;
     use super::super::issuance_plan::tests::{public_name, storages};
@@ -133,7 +133,8 @@ mod tests {
         let hour = Duration::from_secs(60 * 60);
         limits.add(&plan(&[issuer("a"), issuer("b")]), &default_storage, "too many", Some(now + hour), now);
         let email = AcmeIssuer { email: "ops@a.example".to_owned(), ..issuer("a") };
-        let external = AcmeIssuer { external_account: Some(("id".to_owned(), "a2V5".to_owned())), ..issuer("a") };
+        let account = ExternalAccount { key_id: "id".to_owned(), mac_key: Secret("a2V5".to_owned()) };
+        let external = AcmeIssuer { external_account: Some(account), ..issuer("a") };
         let other_test = AcmeIssuer { test_ca: "https://test.example/directory".to_owned(), ..issuer("a") };
         let profile = AcmeIssuer { profile: "short".to_owned(), ..issuer("a") };
         for (issuers, is_limited) in [

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use causeway::server::{SiteAddress, Stage};
 use causeway_engine::WorkerLiveness;
+use rustix::io::retry_on_intr;
+use rustix::net::SendFlags;
 use sd_notify::NotifyState;
 
 use super::urls;
@@ -98,7 +100,8 @@ fn send(states: &[NotifyState<'_>]) {
         socket.connect(&place)?;
         socket.set_write_timeout(Some(SEND_TIMEOUT))?;
         socket.set_nonblocking(IS_STALLED.load(Ordering::Relaxed))?;
-        socket.send(text.as_bytes()).map(drop)
+        // A signal interrupts a send that has a timeout, also with SA_RESTART.
+        Ok(retry_on_intr(|| rustix::net::send(&socket, text.as_bytes(), SendFlags::empty())).map(drop)?)
     };
     let sent = send();
     let is_stalled = sent.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);

@@ -87,8 +87,8 @@ fn spawn(directory: &Directory, port: u16, arguments: &[&str]) -> Option<Child> 
     }
 }
 
-/// An address that leads to a server, as that of a failover does: new connections lead to the current one, older ones stay. Each way takes
-/// `delay` for what is sent at once.
+/// An address that leads to a server, as that of a failover does: new connections lead to the current one, older ones stay. A piece of
+/// data takes `delay` in each direction.
 struct Address {
     port: u16,
     target: Arc<AtomicU16>,
