@@ -138,6 +138,19 @@ pub struct NameRecord {
     pub renew_at: Option<SystemTime>,
     /// A handshake has caused the certificate to be obtained.
     pub on_demand: bool,
+    /// Why a local authority has signed no new certificate since the last one was due.
+    pub failure: Option<RenewalFailure>,
+}
+
+/// The failed renewals of a local authority's certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RenewalFailure {
+    /// The last reason, in one line.
+    pub error: String,
+    /// The number of failures since the last success.
+    pub failures: usize,
+    /// The time of the next attempt.
+    pub retry_at: SystemTime,
 }
 
 /// Serves the certificates of one configuration and renews the local ones. Shared between the handshakes, which use only the store; the
@@ -159,6 +172,8 @@ struct KeeperState {
     public: HashMap<String, PublicState>,
     /// When the next renewal check is due.
     next_check: SystemTime,
+    /// By name: the last reason of each name that could not be renewed, and the number of failures.
+    failures: HashMap<String, (String, usize)>,
 }
 
 #[derive(Clone)]
@@ -245,7 +260,7 @@ impl Keeper {
         for certificate in &with_responder {
             ocsp::restore(certificate, &loaded_ocsp, &*storage, now);
         }
-        let state = KeeperState { held, public, next_check: now };
+        let state = KeeperState { held, public, next_check: now, failures: HashMap::new() };
         let managed = state.held.iter().map(|(_, certificate)| certificate);
         let public = state.public.values().filter_map(PublicState::certificate);
         let store = Store::new(loaded.iter().chain(managed).chain(public).cloned(), selections);
@@ -474,6 +489,7 @@ impl Keeper {
         // `state` is not locked while authorities sign: tasks for public certificates wait for it.
         let due_now = self.take_due(now);
         let mut lock_timeout = LOCK_TIMEOUT;
+        let mut failures = HashMap::new();
         for (managed, old) in due_now {
             let requirement = StorageRequirement::while_served(old.not_after(), now);
             let storage = &**managed.storage.as_ref().unwrap_or(&self.storage);
@@ -490,10 +506,14 @@ impl Keeper {
                 Err(error) => {
                     failed = true;
                     tracing::error!("{}: cannot renew its certificate: {error}", managed.name);
+                    failures.insert(managed.name, error.to_string());
                 }
             }
         }
         let mut state = self.state();
+        let failures_before = std::mem::take(&mut state.failures);
+        let count = |name: &str| failures_before.get(name).map_or(1, |(_, count)| count + 1);
+        state.failures = failures.into_iter().map(|(name, error)| (name.clone(), (error, count(&name)))).collect();
         let dues = state.held.iter().map(|(managed, certificate)| due(managed, certificate));
         // Certificates that could not be renewed are still due, so their date is in the past and the bounds below
         // apply.
@@ -581,6 +601,11 @@ impl Keeper {
             not_after: Some(certificate.not_after()),
             renew_at: Some(due(managed, certificate)),
             on_demand: managed.on_demand,
+            failure: state.failures.get(&managed.name).map(|(error, failures)| RenewalFailure {
+                error: error.clone(),
+                failures: *failures,
+                retry_at: state.next_check,
+            }),
         });
         let public = state.public.values().map(|state| NameRecord {
             name: state.public.name.clone(),
@@ -588,6 +613,7 @@ impl Keeper {
             not_after: state.certificate().map(|certificate| certificate.not_after()),
             renew_at: state.renew_at(),
             on_demand: state.public.on_demand,
+            failure: None,
         });
         let mut names: Vec<_> = managed.chain(public).collect();
         names.sort_by(|one, other| one.name.cmp(&other.name));

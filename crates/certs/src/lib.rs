@@ -36,7 +36,7 @@ pub use clean::{Cleaned, clean};
 pub use error::Error;
 pub use keeper::{
     CertificatePlan, IssuedCertificate, Keeper, KeyKind, LocalCertificateSpec, NameRecord, OcspTarget,
-    PublicCertificateSpec, generate_key,
+    PublicCertificateSpec, RenewalFailure, generate_key,
 };
 pub use load::{LoadedSource, from_bundle, load};
 pub use ocsp::{OcspError, OcspPolicy, OcspStatus, restore_response, store_response};

@@ -421,8 +421,9 @@ fn certificate(status: &CertificateStatus) -> Value {
     let date = |date: SystemTime| Timestamp::try_from(date).map(|date| format!("{date:.0}")).unwrap_or_default();
     let state = match (attempt, record.not_after) {
         (Some(Attempt::Failed { .. }), _) => "failed",
-        (Some(Attempt::Running), _) | (None, None) => "obtaining",
-        (None, Some(_)) => "valid",
+        // A local certificate can end shortly before the check that renews it, as when the machine was suspended.
+        (None, Some(end)) if SystemTime::now() < end => "valid",
+        (Some(Attempt::Running), _) | (None, _) => "obtaining",
     };
     let mut json = json!({ "name": record.name, "state": state });
     let mut set = |key: &str, value: Option<Value>| {
@@ -489,4 +490,32 @@ async fn read_body(body: Option<IncomingBody>, bytes_max: usize) -> Result<Vec<u
         ReadEnd::Broken(_) => "the body ended early",
     };
     Err(AdminResponse::error(400, format!("reading request body: {message}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use causeway_certs::NameRecord;
+
+    use super::*;
+
+    // The documentation of `/causeway/certificates`: a name that failed has the reason, and one without a usable certificate is not `valid`.
+    #[test]
+    fn states_of_certificates() {
+        let (now, hour) = (SystemTime::now(), Duration::from_secs(60 * 60));
+        let failed = Attempt::Failed { error: "refused".to_owned(), failures: 1, retry_at: now };
+        for (not_after, attempt, want) in [
+            (Some(now + hour), None, "valid"),
+            (Some(now - hour), None, "obtaining"),
+            (None, None, "obtaining"),
+            (Some(now + hour), Some(Attempt::Running), "obtaining"),
+            (Some(now - hour), Some(failed), "failed"),
+        ] {
+            let (name, authority) = ("localhost".to_owned(), Some("local".to_owned()));
+            let record = NameRecord { name, authority, not_after, renew_at: None, on_demand: false, failure: None };
+            let json = certificate(&CertificateStatus { record, attempt });
+            assert_eq!(json["state"], want, "{json}");
+        }
+    }
 }

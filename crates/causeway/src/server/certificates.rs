@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use causeway_acme::challenge::{self, SharedChallenges};
 use causeway_certs::{
     Authority, AuthoritySpec, Certificate, CertificatePlan, CertificateSelection, Cleaned, Keeper, LoadedSource,
-    LocalCertificateSpec, NameRecord, OcspPolicy, PairFiles, SharedStorage, SignatureAlgorithm, Store,
+    LocalCertificateSpec, NameRecord, OcspPolicy, PairFiles, RenewalFailure, SharedStorage, SignatureAlgorithm, Store,
 };
 use causeway_config::plan::{
     self, AuthorityCertificates, CertificateAuthority, CertificateFiles, CertificateReadError, CertificateReader,
@@ -253,7 +253,15 @@ impl Custody {
     /// Describes every name whose certificate the server obtains, sorted by name.
     pub(super) fn names(&self) -> Vec<CertificateStatus> {
         let mut attempts = self.renewals.attempts();
-        let status = |record: NameRecord| CertificateStatus { attempt: attempts.remove(&record.name), record };
+        let failed = |failure: &RenewalFailure| Attempt::Failed {
+            error: failure.error.clone(),
+            failures: failure.failures,
+            retry_at: failure.retry_at,
+        };
+        let status = |record: NameRecord| CertificateStatus {
+            attempt: attempts.remove(&record.name).or_else(|| record.failure.as_ref().map(failed)),
+            record,
+        };
         self.keeper.names().into_iter().map(status).collect()
     }
 

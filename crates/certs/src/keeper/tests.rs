@@ -169,10 +169,19 @@ fn a_failed_renewal_keeps_the_certificate() {
     let before = leaf(&keeper, "localhost");
     std::fs::remove_dir_all(directory.path("data")).unwrap();
     std::fs::write(directory.path("data"), "in the way").unwrap();
-    assert_eq!(keeper.renew(now() + Duration::from_secs(11 * 60 * 60)), RENEWAL_RETRY_PAUSE);
+    let failure = || keeper.names()[0].failure.clone();
+    assert_eq!(failure(), None);
+    let at = now() + Duration::from_secs(11 * 60 * 60);
+    for failures in 1..3 {
+        assert_eq!(keeper.renew(at), RENEWAL_RETRY_PAUSE);
+        let failure = failure().unwrap();
+        assert_eq!((failure.failures, failure.retry_at), (failures, at + RENEWAL_RETRY_PAUSE));
+        assert!(failure.error.starts_with(directory.path("data").to_str().unwrap()), "{}", failure.error);
+    }
     assert!(Arc::ptr_eq(&leaf(&keeper, "localhost"), &before));
     std::fs::remove_file(directory.path("data")).unwrap();
-    keeper.renew(now() + Duration::from_secs(11 * 60 * 60));
+    keeper.renew(at);
+    assert_eq!(failure(), None);
     assert!(!Arc::ptr_eq(&leaf(&keeper, "localhost"), &before));
 }
 
