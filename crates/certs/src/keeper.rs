@@ -347,11 +347,22 @@ impl Keeper {
     /// # Errors
     /// Storage cannot be read.
     pub fn reload(&self, name: &str, now: SystemTime) -> Result<bool, Error> {
+        self.reload_other(name, None, now)
+    }
+
+    /// As [`reload`](Self::reload), unless storage has `old`, which the caller has replaced by the certificate in use.
+    ///
+    /// # Errors
+    /// Storage cannot be read.
+    pub fn reload_other(&self, name: &str, old: Option<&Certificate>, now: SystemTime) -> Result<bool, Error> {
         let Some(public) = self.state().public.get(name).map(|state| state.public.clone()) else { return Ok(false) };
         let storage = public.storage.as_ref().unwrap_or(&self.storage);
         let found = stored_public(&public, &**storage)?;
-        let found = found
-            .filter(|found| found.certificate.is_valid(now) && now < found.certificate.renew_at(public.renewal_ratio));
+        let found = found.filter(|found| {
+            let certificate = &found.certificate;
+            let is_old = old.is_some_and(|old| old.signed().cert.first() == certificate.signed().cert.first());
+            !is_old && certificate.is_valid(now) && now < certificate.renew_at(public.renewal_ratio)
+        });
         let Some(found) = found else { return Ok(false) };
         if let Some(served) = self.state().public.get_mut(name).and_then(|state| state.issued.as_mut())
             && served.certificate.signed().cert.first() == found.certificate.signed().cert.first()

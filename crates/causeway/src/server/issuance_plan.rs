@@ -196,16 +196,31 @@ impl IssuancePlan {
     ) -> Result<(), AcmeError> {
         let name = &self.public.name;
         tracing::info!("{name}: obtaining a certificate from {}", issuer.label());
-        let old = keeper.issued(name).filter(|old| old.authority == issuer.storage_key());
+        let served = keeper.issued(name);
+        let old = served.as_ref().filter(|old| old.authority == issuer.storage_key());
         let old = old.map(|old| old.certificate.signed());
         let replaces = old.as_ref().and_then(|old| old.cert.first());
         let wanted = CertificateRequest { name, key: self.key, attempt, must_staple: self.must_staple, replaces };
         let issued = issuer.obtain(wanted, self.storage(keeper.storage())).await?;
-        let (keeper, lock) = (Arc::clone(keeper), Arc::clone(lock));
+        let (putting, lock) = (Arc::clone(keeper), Arc::clone(lock));
         let (at, authority) = (name.clone(), issuer.storage_key());
-        let stored = blocking(move || keeper.put(&at, &authority, &issued.chain, &issued.key, &lock)).await;
+        let stored = blocking(move || putting.put(&at, &authority, &issued.chain, &issued.key, &lock)).await;
         match stored.unwrap_or(Ok(())) {
-            Err(error @ (Error::Write(..) | Error::LockLost(_))) => {
+            // Another server may have taken the lock, and have stored a certificate. Then both serve that one.
+            Err(error @ Error::LockLost(_)) => {
+                let (keeper, at) = (Arc::clone(keeper), name.clone());
+                let reload = move || {
+                    let old = served.as_ref().map(|old| &*old.certificate);
+                    keeper.reload_other(&at, old, SystemTime::now()).unwrap_or(false)
+                };
+                match blocking(reload).await {
+                    Ok(true) => {
+                        tracing::warn!("{name}: {error}; the certificate that another server has stored is served");
+                    }
+                    _ => tracing::error!("{name}: {error}; the new certificate is served, and is only in memory"),
+                }
+            }
+            Err(error @ Error::Write(..)) => {
                 tracing::error!("{name}: {error}; the new certificate is served, but the next start orders another");
             }
             stored => stored?,

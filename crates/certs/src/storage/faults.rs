@@ -21,7 +21,7 @@ use crate::{
 const DIRECTORY: &str = "CERTS_FAULT_DIRECTORY";
 const STEP: &str = "CERTS_FAULT_STEP";
 const LOCAL: &str = "local.example";
-const PUBLIC: &str = "public.example";
+pub(super) const PUBLIC: &str = "public.example";
 const ACCOUNT: &str = "acme/ca/users/default/default.key";
 
 /// A directory whose process dies at one of its steps. Each write has three: before it, within it, and after it.
@@ -100,7 +100,7 @@ impl Storage for FatalStorage {
     }
 }
 
-fn open(storage: SharedStorage, now: SystemTime) -> Result<Keeper, Error> {
+pub(super) fn open(storage: SharedStorage, now: SystemTime) -> Result<Keeper, Error> {
     let public = PublicCertificateSpec {
         name: PUBLIC.to_owned(),
         authorities: vec!["ca".to_owned()],
@@ -123,7 +123,7 @@ fn open(storage: SharedStorage, now: SystemTime) -> Result<Keeper, Error> {
 }
 
 /// A pair as a public authority issues it, valid for 90 days.
-fn issued(from: SystemTime) -> (String, String) {
+pub(super) fn issued(from: SystemTime) -> (String, String) {
     let mut params = CertificateParams::new(vec![PUBLIC.to_owned()]).unwrap();
     (params.not_before, params.not_after) = (from.into(), (from + 90 * DAY).into());
     let key = generate_key(KeyKind::P256).unwrap();

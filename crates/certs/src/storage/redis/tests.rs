@@ -7,7 +7,9 @@ use std::time::Instant;
 
 use causeway_testkit::ports::free_port;
 
+use super::super::faults::{PUBLIC, issued, open};
 use super::*;
+use crate::Keeper;
 use crate::tests::Directory;
 
 /// A Redis server without persistence; killed when dropped.
@@ -278,6 +280,33 @@ fn a_lost_lock_writes_nothing() {
     drop(storage.lock("m").unwrap());
     assert_eq!(storage.load("x").unwrap().as_deref(), Some(&b"by the next"[..]));
     next.store("x", b"again", Durability::Flushed).unwrap();
+}
+
+// A server that was suspended within its order has lost the name's lock, and the certificate of the next holder is in storage. Both serve that
+// one. The certificate that the order replaces early, such as a revoked one, does not come back.
+#[test]
+fn a_certificate_without_its_lock() {
+    let Some(server) = RedisProcess::start(&[]) else { return };
+    let now = crate::tests::now();
+    let [first, next] = [(); 2].map(|()| open(Arc::new(server.storage()), now).unwrap());
+    let lock = || server.storage().lock(&format!("issue_cert_{PUBLIC}")).unwrap();
+    let put = |keeper: &Keeper, lock: &Lock| {
+        let (chain, key) = issued(now);
+        let stored = keeper.put(PUBLIC, "ca", &chain, &key, lock);
+        (stored, keeper.issued(PUBLIC).unwrap().certificate)
+    };
+    let (stored, old) = put(&first, &lock());
+    stored.unwrap();
+    let lost = lock();
+    server.run_command(&["DEL", &format!("caddy/locks/issue_cert_{PUBLIC}")]);
+    let (stored, own) = put(&first, &lost);
+    assert!(matches!(stored, Err(Error::LockLost(_))));
+    assert!(!first.reload_other(PUBLIC, Some(&*old), now).unwrap());
+    assert!(Arc::ptr_eq(&first.issued(PUBLIC).unwrap().certificate, &own));
+    let (stored, others) = put(&next, &lock());
+    stored.unwrap();
+    assert!(first.reload_other(PUBLIC, Some(&*old), now).unwrap());
+    assert_eq!(first.issued(PUBLIC).unwrap().certificate.signed().cert, others.signed().cert);
 }
 
 const HOLDER_PORT: &str = "CERTS_HOLDER_PORT";
