@@ -1,6 +1,6 @@
 //! Obtains and renews certificates of public authorities in the background, one task for each name.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
@@ -36,7 +36,7 @@ const LOCAL_PAUSE: Duration = Duration::from_secs(10);
 /// each with its test authority and two challenges.
 const ELSEWHERE_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// The signals between the tasks of certificates.
+/// The signals and the state that the tasks of certificates share.
 #[derive(Default)]
 pub(super) struct CertificateEvents {
     /// Signalled when a name has a new certificate.
@@ -45,6 +45,7 @@ pub(super) struct CertificateEvents {
     pub(super) added: Notify,
     /// Changes when a responder has reported a certificate as revoked.
     pub(super) revoked: watch::Sender<()>,
+    faults: StorageFaults,
 }
 
 /// The tasks that keep certificates fresh, one for each name. Clones share them.
@@ -207,6 +208,25 @@ struct Task {
     is_ending: Arc<AtomicBool>,
 }
 
+/// The storages that fail, by their identities. Thousands of names may wait for one, and try again every few seconds: the first failure is
+/// logged as an error.
+#[derive(Default)]
+struct StorageFaults(Mutex<HashSet<String>>);
+
+impl StorageFaults {
+    /// Records the outcome of an attempt. Returns whether it is to be logged: it is no failure of a storage that fails already.
+    fn is_news(&self, storage: &str, error: Option<&RenewError>) -> bool {
+        let mut failing = locked(&self.0);
+        match error {
+            Some(RenewError::Local(_)) => failing.insert(storage.to_owned()),
+            Some(RenewError::Elsewhere(_) | RenewError::Authority(..)) | None => {
+                failing.remove(storage);
+                true
+            }
+        }
+    }
+}
+
 /// The facts of a task that the one of the next configuration takes over.
 #[derive(Clone, Default)]
 struct AdvisedName {
@@ -274,6 +294,7 @@ impl Task {
             let error = match renewed.await {
                 Ok(()) if keeper.renew_at(name).is_some_and(|at| SystemTime::now() < at) => {
                     elsewhere_since = None;
+                    self.is_news(None);
                     advised.renewed = Some(Instant::now());
                     locked(&self.advised).insert(name.clone(), advised.clone());
                     self.events.issued.notify_one();
@@ -292,11 +313,20 @@ impl Task {
                 continue;
             }
             let pause = self.until_ended(pause_after(&error, &mut failures, SystemTime::now()));
-            tracing::error!("{name}: cannot obtain a certificate: {error}; retrying in {}", in_words(pause));
+            if self.is_news(Some(&error)) {
+                tracing::error!("{name}: cannot obtain a certificate: {error}; retrying in {}", in_words(pause));
+            } else {
+                tracing::debug!(name, %error, "cannot obtain a certificate: the storage still fails");
+            }
             let retry_at = SystemTime::now() + pause;
             locked(attempts).insert(name.clone(), Attempt::Failed { error: error.to_string(), failures, retry_at });
             tokio::time::sleep(pause).await;
         }
+    }
+
+    /// Records the outcome of an attempt, as [`StorageFaults::is_news`].
+    fn is_news(&self, error: Option<&RenewError>) -> bool {
+        self.events.faults.is_news(&self.plan.storage(self.keeper.storage()).identity(), error)
     }
 
     /// Shortens a pause to the end of the certificate in use, if the local authority signs another one then.

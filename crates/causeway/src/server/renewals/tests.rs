@@ -281,6 +281,28 @@ async fn an_account_that_storage_cannot_read() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
+// 300 names that wait for a storage which is away would write an error each every 10 seconds.
+#[test]
+fn a_fault_of_the_storage_is_logged_once() {
+    let faults = StorageFaults::default();
+    let (local, refused) = (RenewError::Local(String::new()), RenewError::Authority(String::new(), None));
+    for (storage, error, want) in [
+        ("one", Some(&local), true),
+        ("one", Some(&local), false),
+        ("two", Some(&local), true),
+        ("one", Some(&local), false),
+        ("one", Some(&refused), true),
+        ("one", Some(&refused), true),
+        ("one", Some(&local), true),
+        ("one", Some(&local), false),
+        ("one", None, true),
+        ("one", Some(&local), true),
+        ("two", Some(&local), false),
+    ] {
+        assert_eq!(faults.is_news(storage, error), want, "{storage} {:?}", error.map(ToString::to_string));
+    }
+}
+
 // A client that lets names leave memory and come back must not start a task with each handshake.
 #[tokio::test]
 async fn a_name_has_one_task() {
