@@ -59,7 +59,7 @@ pub(crate) struct Connection {
     // Whether our SETTINGS were sent, and whether the peer has acknowledged them.
     is_preface_sent: bool,
     acknowledged: bool,
-    // Whether a frame is incomplete.
+    // Whether a frame is incomplete that is not DATA, or whose kind or padding is not yet received.
     partial: bool,
 }
 
@@ -489,8 +489,8 @@ impl Connection {
     /// Whether a frame other than DATA is incomplete.
     pub(crate) fn is_amid_frame(&self) -> bool {
         match self.inbound {
-            InputState::Preface | InputState::Settings | InputState::Block(_) | InputState::Skip(_) => true,
-            InputState::Frame => self.partial,
+            InputState::Preface | InputState::Settings | InputState::Block(_) => true,
+            InputState::Frame | InputState::Skip(_) => self.partial,
             InputState::Data { .. } | InputState::Over => false,
         }
     }

@@ -131,3 +131,21 @@ fn an_incomplete_frame_has_the_timeout_of_a_head() {
         }
     }
 }
+
+// §5.1: DATA may be in flight to a stream that was reset. Its time is not limited as that of a head: over a slow link most reads end within
+// such a frame.
+#[test]
+fn ignored_content_has_no_timeout_of_its_own() {
+    for (why, others, state) in [("another stream", get(3), "nothing"), ("no other stream", vec![], "keep-alive")] {
+        for flags in [0, PADDED] {
+            let mut peer = Peer::connected(Settings::default());
+            peer.feed(&[post(1), others.clone()].concat());
+            peer.reset(1);
+            let late = data(1, flags, b"\x01hello");
+            peer.feed(&late[..11]);
+            assert_eq!(peer.state(), state, "{why}");
+            late[11..].chunks(1).for_each(|byte| peer.feed(byte));
+            assert_eq!(peer.state(), state, "{why}, after the frame");
+        }
+    }
+}
