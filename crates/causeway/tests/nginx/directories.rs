@@ -149,6 +149,29 @@ fn files_that_are_found_stay_in_their_location() {
     );
 }
 
+/// nginx's documentation of `index`: nginx chooses the location again for an index, and only its `try_files` counts then.
+#[test]
+fn files_are_tried_again_only_in_the_location_of_an_index() {
+    let to = "location /to/ { proxy_pass http://127.0.0.1:UP1; }";
+    let paths = "/ /a/ /a /b/ /b/index.html /page.html /none /none/ /private/ /assets/ /assets";
+    let servers = [
+        "location / { try_files /none.html $uri $uri/ /to/x; } location ~ \\.html$ { deny all; }",
+        "location / { try_files /none.html $uri $uri/ /to/x; } location = /index.html { deny all; } location ~ ^/(a|b)/.*l$ { deny all; }",
+        "location / { try_files /none$uri $uri/ /to/x?$args; } location ~ l$ { proxy_pass http://127.0.0.1:UP1; }",
+        "location / { try_files $uri/ @to; } location @to { rewrite ^ /to/y last; } location ~ l$ { add_header X-Kind l; deny all; }",
+        "location / { try_files $uri/ /to/x; } location ~ l$ { deny all; }",
+        // The index is in the same location.
+        "location / { try_files /b$uri $uri/ /to/x; } location = /a/index.html { deny all; }",
+        // Rules of the index's location choose another one.
+        "location / { try_files $uri $uri/ /to/x; } location ~ l$ { rewrite ^(.*)\\.html$ $1 last; }",
+        "location / { try_files $uri $uri/ /to/x; } location ~ l$ { rewrite ^ /to/rule last; }",
+        // An absolute index.
+        "index index.html /none; location / { try_files $uri $uri/ /to/x; } location /none { return 402; } location ~ l$ { deny all; }",
+    ]
+    .map(|server| format!("{server} {to}"));
+    check("again", &servers.iter().map(|server| (server.as_str(), paths)).collect::<Vec<_>>());
+}
+
 /// An upstream gets the path of the request, or the URI of `proxy_pass` with the rest of the path after it.
 #[test]
 fn paths_of_upstreams_equal_those_of_nginx() {

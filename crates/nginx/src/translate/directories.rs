@@ -3,7 +3,7 @@
 use super::access::{denies_all, restricts};
 use super::content::{alias_of, in_written_order, is_internal};
 use super::fields::has_equal_fields;
-use super::locations::{PASSES, rewrite_anew, with_query};
+use super::locations::{PASSES, leaves_files, rewrite_anew, with_query};
 use super::path_case::is_plain_path;
 use super::rules::{ORIGIN, has_break, rules_choose_anew};
 use super::{Translator, inherited, own, value};
@@ -22,14 +22,15 @@ const INDEX_PATH: &str = "index_path";
 const PROGRAMS: &[&str] = &["php", "php3", "php4", "php5", "php7", "php8", "phtml", "phar", "cgi", "pl", "py"];
 
 impl<'a> Translator<'a> {
-    /// Writes the steps for the directories of a location whose index another location may serve.
+    /// Writes the steps for the directories of a location whose index another location may serve. Returns the matcher of the requests for
+    /// which the location's `try_files` still counts, if it does not for all.
     pub(super) fn directory_steps(
         &mut self,
         out: &mut Vec<String>,
         location: &Location<'a>,
         all: &Locations<'a>,
         scope: &VariableScope,
-    ) {
+    ) -> Option<String> {
         let Indexes { line, files, absolute } = Indexes::of(location);
         let has_directories = has_directories(location);
         let leaves_directories = leaves_directories(location, all);
@@ -43,12 +44,16 @@ impl<'a> Translator<'a> {
         if leaves_directories {
             let last = absolute.zip(line).and_then(|(last, line)| self.expand(out, line, scope, last));
             let mut rules = Vec::new();
-            self.rules_of_indexes(&mut rules, location, all, &files, scope);
+            let has_matcher = self.rules_of_indexes(&mut rules, location, all, (&files, last.is_some()), scope);
             let earlier = self.candidates_before_directories(out, location, scope);
             let indexes = IndexNames { files: &files, are_marked: !rules.is_empty(), earlier };
             self.directories(out, location, &indexes, last.as_deref(), scope);
             out.extend(rules);
-            return;
+            return has_matcher.then(|| {
+                let name = self.fresh("stays");
+                out.push(format!("@{name} not vars {INDEX_FOUND} yes"));
+                name
+            });
         }
         if has_directories {
             self.redirect_alias_itself(out, location, scope);
@@ -70,6 +75,7 @@ impl<'a> Translator<'a> {
                 rewrite_anew(scope, "rewrite * {file_match.relative}".to_owned()),
             );
         }
+        None
     }
 
     /// The line that keeps `file_server` from sending the source of programs, in a location or in none.
@@ -85,39 +91,52 @@ impl<'a> Translator<'a> {
     }
 
     /// Writes the rules and the `try_files` that choose a location again for an index that was found, as its path is that of another location
-    /// now. Of the locations the first that takes the path counts.
+    /// now. Of the locations the first that takes the path counts. Returns whether the location's own `try_files` counts only for requests
+    /// whose path is still the location's: the mark of an index is removed from these.
     fn rules_of_indexes(
         &mut self,
         out: &mut Vec<String>,
         location: &Location<'a>,
         all: &Locations<'a>,
-        indexes: &[String],
+        (indexes, has_last): (&[String], bool),
         scope: &VariableScope,
-    ) {
+    ) -> bool {
         let is_own = |other: &Location<'a>| std::ptr::eq(other.own(), location.own());
         let takes = |other: &Location<'a>| indexes.iter().any(|index| may_take_index(other, location, index));
-        let mut lines = Vec::new();
-        // The end of the last block with lines.
-        let mut end = 0;
+        let mut definitions = Vec::new();
+        let mut steps = Vec::new();
         for other in &all.ordered {
-            let (head, capture) = self.location_matcher(&mut lines, other);
+            let mut definition = Vec::new();
+            let (head, capture) = self.location_matcher(&mut definition, other);
             let mut inner = Vec::new();
             if !is_own(other) && takes(other) {
                 inner = self.steps_of_index(other, all, &other.scope(scope, &capture));
             }
-            let has_lines = !inner.is_empty();
-            block(&mut lines, &head, in_written_order(inner));
-            if has_lines {
-                end = lines.len();
-            }
+            definitions.push(definition);
+            steps.push((head, inner));
         }
-        lines.truncate(end);
-        if lines.is_empty() {
-            return;
+        let has_steps = steps.iter().any(|(_, inner)| !inner.is_empty());
+        // The file of an index exists, so that `try_files` without other words finds it again.
+        let tries_again = alias_of(location).is_none()
+            && leaves_files(location, all)
+            && (has_steps || has_last || !tries_path_only(location));
+        let own_steps = all.ordered.iter().zip(&steps).map(|(other, (head, _))| {
+            let unmarked = (tries_again && is_own(other)).then(|| format!("vars {INDEX_FOUND} \"\""));
+            (head.clone(), unmarked.into_iter().collect())
+        });
+        let own_steps = handles(own_steps.collect());
+        let chains = [handles(steps), own_steps];
+        let end = chains.iter().map(|(end, _)| *end).max().unwrap_or_default();
+        let mut lines = definitions.into_iter().take(end).flatten().collect::<Vec<_>>();
+        match chains {
+            [(0, _), (0, _)] => return false,
+            [(0, _), (_, chain)] | [(_, chain), (0, _)] => lines.extend(chain),
+            chains => chains.into_iter().for_each(|(_, chain)| block(&mut lines, "route", chain)),
         }
         let name = self.fresh("index_found");
         out.push(format!("@{name} vars {INDEX_FOUND} yes"));
         block(out, &format!("route @{name}"), lines);
+        tries_again
     }
 
     /// The rules and the `try_files` of a location that an index has chosen.
@@ -257,6 +276,7 @@ impl<'a> Translator<'a> {
         redirect.push(format!("redir * {ORIGIN}{{re.{directory}.1}}/{{?query}} 301"));
         self.guarded(&mut lines, location, scope, &directory, redirect);
         let with_slash = ["path */".to_owned()];
+        let mark = indexes.are_marked.then(|| format!("vars {INDEX_FOUND} yes"));
         let files = indexes.files;
         for files in files.chunks(if place.has_own_names { 1 } else { files.len().max(1) }) {
             let name = self.fresh("index");
@@ -267,16 +287,16 @@ impl<'a> Translator<'a> {
                 false => format!("{}{{file_match.relative}}", place.prefix),
             };
             let mut chosen = rewrite_anew(scope, format!("rewrite * {found}"));
-            if indexes.are_marked {
-                chosen.push(format!("vars {INDEX_FOUND} yes"));
-            }
+            chosen.extend(mark.clone());
             self.guarded(&mut lines, location, scope, &name, chosen);
         }
         if let Some(last) = last {
             // A directory without an index: its path still ends in a slash.
             let name = self.fresh("no_index");
             block(&mut lines, &format!("@{name}"), [&with_slash[..], &itself].concat());
-            self.guarded(&mut lines, location, scope, &name, rewrite_anew(scope, rewrite(&with_query(last))));
+            let mut chosen = rewrite_anew(scope, rewrite(&with_query(last)));
+            chosen.extend(mark.clone());
+            self.guarded(&mut lines, location, scope, &name, chosen);
         }
         match place.matcher {
             Some(matcher) => block(out, &format!("route @{matcher}"), lines),
@@ -362,6 +382,16 @@ fn directory_of(alias: &Directive) -> Option<(&str, &str)> {
     let directory = alias.argument(0).trim_end_matches('/');
     let (outer_directory, name) = directory.split_at(directory.rfind('/')?);
     (!name.contains('$') && is_plain_path(name)).then_some((outer_directory, name))
+}
+
+/// The blocks of locations with their lines, up to the last block with lines; also returns their number.
+fn handles(blocks: Vec<(String, Vec<String>)>) -> (usize, Vec<String>) {
+    let end = blocks.iter().rposition(|(_, lines)| !lines.is_empty()).map_or(0, |last| last + 1);
+    let mut out = Vec::new();
+    for (head, lines) in blocks.into_iter().take(end) {
+        block(&mut out, &head, in_written_order(lines));
+    }
+    (end, out)
 }
 
 /// The names of a location's indexes.
@@ -450,6 +480,15 @@ fn tests_directories(location: &Location<'_>) -> bool {
     let files = own(location.own(), "try_files").first().copied();
     let candidates = files.and_then(|files| files.arguments.split_last()).map(|(_, candidates)| candidates);
     candidates.is_none_or(|candidates| candidates.iter().any(|path| path == "$uri/"))
+}
+
+/// Whether the `try_files` of a location finds each file that a request's path names, and no other.
+fn tries_path_only(location: &Location<'_>) -> bool {
+    let files = own(location.own(), "try_files").first().copied();
+    let candidates = files.and_then(|files| files.arguments.split_last()).map(|(_, candidates)| candidates);
+    candidates.is_none_or(|candidates| {
+        candidates.iter().any(|path| path == "$uri") && candidates.iter().all(|path| path == "$uri" || path == "$uri/")
+    })
 }
 
 /// The texts, in lower case, with one of which each path ends that an expression matches; `None` for those of other forms.

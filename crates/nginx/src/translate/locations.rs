@@ -309,8 +309,13 @@ impl<'a> Translator<'a> {
         if !location.is_server() && always_answers(own_block) {
             return;
         }
-        self.directory_steps(out, location, all, scope);
-        self.missing_files(out, location, all, scope);
+        let stays = self.directory_steps(out, location, all, scope);
+        let mut files = Vec::new();
+        self.missing_files(&mut files, location, all, scope);
+        match stays.filter(|_| !files.is_empty()) {
+            Some(stays) => block(out, &format!("route @{stays}"), files),
+            None => out.extend(files),
+        }
     }
 
     /// Writes the steps for missing files: a `try_files` whose last word is for another location.
@@ -449,13 +454,18 @@ pub(super) fn leads_nowhere(last: &str) -> bool {
 /// those files.
 fn rules_come_first(location: &Location<'_>, all: &Locations<'_>) -> bool {
     let owner = location.own();
-    let last = own(owner, "try_files").first().and_then(|files| split_last(files)).map_or("=", |(last, _)| last);
-    let leaves_files = || match last.strip_prefix('@') {
+    let leaves = || leaves_directories(location, all) || leaves_files(location, all);
+    rules_choose_anew(owner) || has_break(owner) && leaves()
+}
+
+/// Whether the last word of a location's `try_files` leads to another location, before the content of any.
+pub(super) fn leaves_files(location: &Location<'_>, all: &Locations<'_>) -> bool {
+    let files = own(location.own(), "try_files").first().copied();
+    let last = files.and_then(split_last).map_or("=", |(last, _)| last);
+    match last.strip_prefix('@') {
         Some(name) => all.named(name).is_some_and(|named| rules_choose_anew(named.own())),
         None => !last.starts_with('=') && leads_elsewhere(last, location, all),
-    };
-    let leaves = || leaves_directories(location, all) || leaves_files();
-    rules_choose_anew(owner) || has_break(owner) && leaves()
+    }
 }
 
 /// Whether a path with `$request_uri` in it becomes the request's, in a block or within it.
