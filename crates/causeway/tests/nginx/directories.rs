@@ -172,6 +172,27 @@ fn files_are_tried_again_only_in_the_location_of_an_index() {
     check("again", &servers.iter().map(|server| (server.as_str(), paths)).collect::<Vec<_>>());
 }
 
+/// nginx's documentation of `try_files`: a word with a slash at its end is for a directory, whose index is that of another location.
+#[test]
+fn directories_by_other_paths_equal_those_of_nginx() {
+    let to = "location /to/ { proxy_pass http://127.0.0.1:UP1; }";
+    let paths = "/ /a/ /a /c/ /c /c?x=1 /page /page.html /store/c/ /store/c /none /none/ /store/ /store";
+    let closed = "location ~ l$ { deny all; }";
+    let servers = [
+        "location / { try_files $uri /store$uri/ /to/y; }",
+        "location / { try_files $uri /store$uri/ $uri/ $uri.html /to/y; }",
+        "location / { try_files /store$uri/ $uri =404; }",
+        "location / { try_files /store$uri/ $uri @to; } location @to { rewrite ^ /to/y last; }",
+        "location / { try_files /store$uri/ $uri @to; } location @to { return 402; }",
+        "location / { try_files /store$uri.html /store$uri/ $uri/ =404; }",
+        "location / { try_files $uri/index.html /store/c/ /to/y; } location ~ c/index { deny all; }",
+        "location / { add_header X-Kind a; try_files $uri /store$uri/ /to/y; } location ^~ /store/ { add_header X-Kind b; }",
+    ];
+    let servers: Vec<_> =
+        servers.iter().flat_map(|server| [format!("{server} {closed} {to}"), format!("{server} {to}")]).collect();
+    check("others", &servers.iter().map(|server| (server.as_str(), paths)).collect::<Vec<_>>());
+}
+
 /// An upstream gets the path of the request, or the URI of `proxy_pass` with the rest of the path after it.
 #[test]
 fn paths_of_upstreams_equal_those_of_nginx() {

@@ -20,6 +20,7 @@ pub(crate) const FILES: &[(&str, &str)] = &[
     ("www/assets/app.css", "body {}\n"),
     ("www/assets/app.js", "1;\n"),
     ("www/a/index.html", "a\n"),
+    ("www/store/c/index.html", "store c\n"),
     ("www/b/index.html", "b\n"),
     ("www/private/index.html", "private\n"),
     ("www/local/index.html", "local\n"),

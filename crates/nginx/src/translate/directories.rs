@@ -18,6 +18,9 @@ const INDEX_FOUND: &str = "index_found";
 /// A variable: the path of that index.
 const INDEX_PATH: &str = "index_path";
 
+/// The path of a URI as it was sent, if it does not end in a slash.
+const SENT_WITHOUT_SLASH: &str = r"^([^?]*[^/?])(?:\?|$)";
+
 /// Endings of programs' names.
 const PROGRAMS: &[&str] = &["php", "php3", "php4", "php5", "php7", "php8", "phtml", "phar", "cgi", "pl", "py"];
 
@@ -47,7 +50,10 @@ impl<'a> Translator<'a> {
             let has_matcher = self.rules_of_indexes(&mut rules, location, all, (&files, last.is_some()), scope);
             let earlier = self.candidates_before_directories(out, location, scope);
             let indexes = IndexNames { files: &files, are_marked: !rules.is_empty(), earlier };
-            self.directories(out, location, &indexes, last.as_deref(), scope);
+            self.other_directories(out, location, &indexes, scope);
+            if has_directories {
+                self.directories(out, location, &indexes, last.as_deref(), scope);
+            }
             out.extend(rules);
             return has_matcher.then(|| {
                 let name = self.fresh("stays");
@@ -269,7 +275,7 @@ impl<'a> Translator<'a> {
         let directory = self.fresh("directory");
         let itself = place.files(&[format!("{}/", place.path)]);
         // The path as it was sent, with its encoding.
-        let sent = format!("vars_regexp {directory} {{uri}} {}", quote(r"^([^?]*[^/?])(?:\?|$)"));
+        let sent = format!("vars_regexp {directory} {{uri}} {}", quote(SENT_WITHOUT_SLASH));
         block(&mut lines, &format!("@{directory}"), [&itself[..], &[sent], &no_earlier].concat());
         let mut redirect = Vec::new();
         self.write_fields(&mut redirect, &location.blocks, scope, Some(301));
@@ -301,6 +307,63 @@ impl<'a> Translator<'a> {
         match place.matcher {
             Some(matcher) => block(out, &format!("route @{matcher}"), lines),
             None => out.extend(lines),
+        }
+    }
+
+    /// Writes the steps of [`Self::directories`] for the directories by other paths for which the `try_files` of a location looks.
+    fn other_directories(
+        &mut self,
+        out: &mut Vec<String>,
+        location: &Location<'a>,
+        indexes: &IndexNames<'_>,
+        scope: &VariableScope,
+    ) {
+        let Some(files) = own(location.own(), "try_files").first().copied() else { return };
+        for word in other_directories_of(location) {
+            let earlier: Vec<_> = files.arguments.iter().take_while(|path| *path != word).cloned().collect();
+            let Some(directory) = self.expand(out, files, scope, word) else { continue };
+            let mut conditions = Vec::new();
+            if !earlier.is_empty() {
+                let Some(earlier) = self.candidates(out, files, &earlier, scope) else { continue };
+                conditions.push(format!("not file {earlier}"));
+            }
+            if earlier.iter().any(|path| path == "$uri/") {
+                // The root is a directory that exists, but the matcher `file` finds no directory for `/`.
+                conditions.push("not path /".to_owned());
+            }
+            let has_path = word.ends_with("$uri/");
+            let name = self.fresh("directory");
+            let mut matcher = conditions.clone();
+            matcher.push(format!("file {}", quote(&directory)));
+            let mut target = "{file_match.relative}".to_owned();
+            if has_path {
+                // The path as it was sent, with its encoding.
+                matcher.push(format!("vars_regexp {name} {{uri}} {}", quote(SENT_WITHOUT_SLASH)));
+                let sent = VariableScope { path: format!("{{re.{name}.1}}"), ..scope.clone() };
+                let Some(directory) = self.expand(out, files, &sent, word) else { continue };
+                target = directory;
+            }
+            block(out, &format!("@{name}"), matcher);
+            let mut redirect = Vec::new();
+            self.write_fields(&mut redirect, &location.blocks, scope, Some(301));
+            redirect.push(format!("redir * {} 301", quote(&format!("{ORIGIN}{target}{{?query}}"))));
+            let mut steps = Vec::new();
+            self.guarded(&mut steps, location, scope, &name, redirect);
+            // Only one of the blocks runs: the path of an index may be one before which another directory is found.
+            block(out, &format!("handle @{name}"), steps);
+            if has_path {
+                // The path ends in the slash of the directory.
+                let stem = directory.trim_end_matches('/');
+                let candidates: Vec<_> = indexes.files.iter().map(|index| quote(&format!("{stem}{index}"))).collect();
+                let name = self.fresh("index");
+                conditions.extend(["path */".to_owned(), format!("file {}", candidates.join(" "))]);
+                block(out, &format!("@{name}"), conditions);
+                let mut chosen = rewrite_anew(scope, "rewrite * {file_match.relative}".to_owned());
+                chosen.extend(indexes.are_marked.then(|| format!("vars {INDEX_FOUND} yes")));
+                let mut steps = Vec::new();
+                self.guarded(&mut steps, location, scope, &name, chosen);
+                block(out, &format!("handle @{name}"), steps);
+            }
         }
     }
 
@@ -453,14 +516,29 @@ impl<'a> Indexes<'a> {
 pub(super) fn leaves_directories(location: &Location<'_>, all: &Locations<'_>) -> bool {
     let Indexes { files, .. } = Indexes::of(location);
     let others = || all.ordered.iter().filter(|other| !std::ptr::eq(other.own(), location.own()) && !is_plain(other));
-    has_directories(location) && files.iter().any(|index| others().any(|other| may_take_index(other, location, index)))
+    let finds_directories = has_directories(location) || other_directories_of(location).next().is_some();
+    finds_directories && files.iter().any(|index| others().any(|other| may_take_index(other, location, index)))
+}
+
+/// The words of the `try_files` of a location for directories by other paths, if the location serves them.
+fn other_directories_of<'l>(location: &'l Location<'_>) -> impl Iterator<Item = &'l String> {
+    let block = location.own();
+    let serves = !has_pass(block) && !denies_all(block) && alias_of(location).is_none();
+    let files = own(block, "try_files").first().copied().filter(|_| serves);
+    let candidates = files.and_then(|files| files.arguments.split_last()).map_or(&[][..], |(_, candidates)| candidates);
+    let is_other = |path: &&String| path.ends_with('/') && *path != "$uri/" && path.starts_with(['/', '$']);
+    candidates.iter().filter(is_other).filter(|path| !path.contains(['?', '*', '[']))
+}
+
+/// Whether an upstream makes the responses of a block, or those of some `if` within it.
+fn has_pass(block: &Directive) -> bool {
+    let conditions = own(block, "if").into_iter();
+    conditions.chain([block]).any(|d| PASSES.iter().any(|name| !own(d, name).is_empty()))
 }
 
 /// Whether a location serves files, and so directories, to some clients.
 fn has_directories(location: &Location<'_>) -> bool {
     let block = location.own();
-    let conditions = own(block, "if").into_iter();
-    let has_pass = conditions.chain([block]).any(|d| PASSES.iter().any(|name| !own(d, name).is_empty()));
     let may_be_directory = match &location.pattern {
         Pattern::Exact(path) => path.ends_with('/'),
         Pattern::Regexp(expression) => ends(expression).is_none(),
@@ -472,7 +550,7 @@ fn has_directories(location: &Location<'_>) -> bool {
         Some((alias, Pattern::Regexp(_))) => alias.argument(0).contains('$') && own(block, "try_files").is_empty(),
         _ => true,
     };
-    !has_pass && !denies_all(block) && may_be_directory && has_names && tests_directories(location)
+    !has_pass(block) && !denies_all(block) && may_be_directory && has_names && tests_directories(location)
 }
 
 /// Whether the `try_files` of a location, if it has one, admits directories.
@@ -514,8 +592,8 @@ fn is_plain(location: &Location<'_>) -> bool {
 /// Whether a location may take the index of a directory of another location. Where that is unclear it may: the steps for directories lead to
 /// the location that nginx chooses in any case.
 fn may_take_index(other: &Location<'_>, location: &Location<'_>, index: &str) -> bool {
-    // After a rule with `break` the directory may be any one.
-    let is_any = has_break(location.own());
+    // After a rule with `break`, and by another word of `try_files`, the directory may be any one.
+    let is_any = has_break(location.own()) || other_directories_of(location).next().is_some();
     let base = if is_any { "" } else { location.prefix().trim_end_matches('/') };
     let is_exact = !is_any && matches!(location.pattern, Pattern::Exact(_));
     let is_within = other.blocks.iter().any(|block| std::ptr::eq(*block, location.own()));

@@ -361,14 +361,8 @@ impl<'a> Translator<'a> {
                 }
                 let matcher = format!("found_{missing}");
                 out.push(format!("@{matcher} file {candidates}"));
-                let found = if others.any(|pattern| pattern.ends_with('/')) {
-                    let mut found = Vec::new();
-                    let rewrite = vec!["rewrite * {file_match.relative}".to_owned()];
-                    self.guarded(&mut found, location, scope, &matcher, rewrite);
-                    found
-                } else {
-                    self.keep_found(location, scope)
-                };
+                let has_directories = others.any(|pattern| pattern.ends_with('/'));
+                let found = self.keep_found(location, scope, has_directories);
                 // Only one of the blocks runs: the path of a file that was found may be one for which none exists.
                 block(out, &format!("handle @{matcher}"), in_written_order(found));
                 let mut otherwise = Vec::new();
@@ -378,8 +372,8 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// The lines for a file that `try_files` finds by another path: the request stays in its location.
-    fn keep_found(&mut self, location: &Location<'a>, scope: &VariableScope) -> Vec<String> {
+    /// The lines for a file that `try_files` finds by another path, and for a directory if it may find one: the request stays in its location.
+    fn keep_found(&mut self, location: &Location<'a>, scope: &VariableScope, has_directories: bool) -> Vec<String> {
         let kept = self.fresh("found");
         let mut rules = scope.clone();
         let mut lines = Vec::new();
@@ -391,10 +385,15 @@ impl<'a> Translator<'a> {
         }
         lines.push("rewrite * {file_match.relative}".to_owned());
         lines.push(format!("vars {LOCATION_KEPT} {kept}"));
-        // A directory keeps its path, from which its location redirects it.
-        let file = self.fresh("file");
-        let mut of_file = vec![format!("@{file} vars_regexp {{file_match.relative}} [^/]$")];
-        block(&mut of_file, &format!("route @{file}"), lines);
+        let mut of_file = Vec::new();
+        if has_directories {
+            block(&mut of_file, "route", lines);
+        } else {
+            // A directory keeps its path, from which its location redirects it.
+            let file = self.fresh("file");
+            of_file.push(format!("@{file} vars_regexp {{file_match.relative}} [^/]$"));
+            block(&mut of_file, &format!("route @{file}"), lines);
+        }
         self.kept_locations.push((location.clone(), VariableScope { location_kept: kept, ..scope.clone() }));
         of_file
     }
