@@ -44,6 +44,9 @@ const BODY_DEFAULT: u64 = 1 << 20;
 /// Bytes of content without a Content-Length that are buffered, in memory; nginx buffers all of it in files.
 const BUFFER_MAX: u64 = 16 << 20;
 
+/// The third word of a `fastcgi_param` that is sent only with a value.
+const IF_NOT_EMPTY: &str = "if_not_empty";
+
 /// Variables of `fastcgi_split_path_info`.
 const SCRIPT: &str = "fastcgi_script_name";
 const PATH_INFO: &str = "fastcgi_path_info";
@@ -192,23 +195,39 @@ impl<'a> Translator<'a> {
         for (index, parameter) in parameters.iter().enumerate() {
             let (name, text) = (parameter.argument(0), parameter.argument(1));
             let usual = USUAL.iter().find(|(usual, _)| *usual == name).map_or(&[][..], |(_, texts)| texts);
-            // A program takes the last of several values.
-            let is_replaced = parameters[index + 1..].iter().any(|later| later.argument(0) == name);
+            // A program takes the last of several values. The one of nginx's `fastcgi_params` is for requests over TLS only.
+            let is_of_tls =
+                |d: &&&Directive| name == "HTTPS" && d.argument(1) == "$https" && d.argument(2) == IF_NOT_EMPTY;
+            let mut later = parameters[index + 1..].iter().filter(|later| later.argument(0) == name).peekable();
+            let may_stay = later.peek().is_some_and(is_of_tls);
+            let is_replaced = later.any(|later| !is_of_tls(&later));
             // The transport sends the host of the request, which a client chooses. Without a name there is nothing better.
             let is_nameless = matches!(text, "$server_name" | "${server_name}")
                 && (scope.server_name.is_empty() || scope.server_name == "_");
             if is_replaced || usual.contains(&text) || (name == "SERVER_NAME" && is_nameless) {
                 continue;
             }
-            if parameter.argument(2) == "if_not_empty" && !variables(text).is_empty() {
+            if parameter.argument(2) == IF_NOT_EMPTY && !variables(text).is_empty() {
                 self.remark(out, parameter, "an empty value is sent too");
             }
             // Programs such as WordPress look for the name of the server only.
             let text = text.strip_suffix("/$nginx_version").unwrap_or(text);
-            if let Some(text) = self.expand(out, parameter, scope, text) {
-                lines.push(format!("env {} {}", quote(name), quote(&text)));
-            }
+            let Some(text) = self.expand(out, parameter, scope, text) else { continue };
+            let text = if may_stay && text != "on" { self.with_tls(out, &text) } else { text };
+            lines.push(format!("env {} {}", quote(name), quote(&text)));
         }
+    }
+
+    /// Writes the lines that give a variable this value of HTTPS, or `on` for a request over TLS; returns its placeholder.
+    fn with_tls(&mut self, out: &mut Vec<String>, text: &str) -> String {
+        let name = self.fresh("https");
+        let lines = vec![
+            format!("@{name} protocol https"),
+            format!("vars {name} {}", quote(text)),
+            format!("vars @{name} {name} on"),
+        ];
+        block(out, "route", lines);
+        format!("{{vars.{name}}}")
     }
 }
 

@@ -194,6 +194,19 @@ fn small_forms() {
     let split =
         "fastcgi_pass a:1; fastcgi_split_path_info ^(.+?\\.php)(/.*)$; fastcgi_param DOCUMENT_URI $document_uri;";
     check(&location(split), &["env DOCUMENT_URI {path}{re.script_"], "");
+    // The parameter of nginx's own file counts for requests over TLS only.
+    let of_tls = "fastcgi_param HTTPS $https if_not_empty;";
+    let (caddyfile, notes) = translated(&location(&format!("fastcgi_pass a:1; fastcgi_param HTTPS on; {of_tls}")));
+    assert!(caddyfile.contains("env HTTPS on") && notes.is_empty(), "{caddyfile}{notes}");
+    let usual = format!("fastcgi_pass a:1; {of_tls} fastcgi_param HTTPS $arg_a; {of_tls}");
+    check(
+        &location(&usual),
+        &["protocol https", "vars https_2 {query.a}", "vars @https_2 https_2 on", "env HTTPS {vars.https_2}"],
+        "",
+    );
+    let replaced = format!("fastcgi_pass a:1; fastcgi_param HTTPS on; {of_tls} fastcgi_param HTTPS off;");
+    let (caddyfile, _) = translated(&location(&replaced));
+    assert!(caddyfile.contains("env HTTPS off") && !caddyfile.contains("env HTTPS on"), "{caddyfile}");
     // A variable that is a setting.
     check(&location("set $limit_rate 10k;"), &[], "no limit on the rate");
     check(&location("set $mirror a; return 200 $mirror;"), &["vars nginx_mirror a"], "");
