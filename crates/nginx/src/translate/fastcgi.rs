@@ -122,19 +122,28 @@ impl<'a> Translator<'a> {
         // `/admin.php` for `/admin.php~`, which rules for the former do not refuse.
         lines.push("split \"\"".to_owned());
         let parameters = inherited(blocks, "fastcgi_param");
+        let is_sent = |d: &&&Directive| {
+            !USUAL.iter().any(|(name, texts)| *name == d.argument(0) && texts.contains(&d.argument(1)))
+        };
+        let sent: Vec<_> = parameters.iter().filter(is_sent).map(|d| d.argument(1)).collect();
+        let mut scope = scope.clone();
         match self.split(out, blocks) {
-            Some(split) => self.write_split(out, &mut lines, split, index, &parameters),
-            None => out.extend(index.into_iter().flatten()),
+            Some(split) => {
+                // The path of the request, of which the script's name is a part.
+                scope = self.with_path(out, &scope, sent);
+                self.write_split(out, &mut lines, split, index, &parameters);
+            }
+            None => {
+                out.extend(index.into_iter().flatten());
+                scope = self.with_path(out, &scope, sent);
+            }
         }
+        let scope = &scope;
         let has_real_path =
             |d: &&Directive| d.argument(0) == "SCRIPT_FILENAME" && d.argument(1).starts_with("$realpath_root");
         if parameters.iter().any(has_real_path) {
             lines.push("resolve_root_symlink".to_owned());
         }
-        let is_sent = |d: &&&Directive| {
-            !USUAL.iter().any(|(name, texts)| *name == d.argument(0) && texts.contains(&d.argument(1)))
-        };
-        let scope = &self.with_path(out, scope, parameters.iter().filter(is_sent).map(|d| d.argument(1)));
         self.write_parameters(out, &mut lines, &parameters, scope);
         self.write_transport_times(out, &mut lines, "fastcgi", blocks);
         let mut transport = hidden;
