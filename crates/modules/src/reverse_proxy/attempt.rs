@@ -331,7 +331,7 @@ fn take_content(
             }
         }
         // Forwarded without it, the request would mean another one.
-        (Switch::None, None) if cx.head().fields().declares_content() => {
+        (Switch::None, None) if plan.wire_form.sends_declared_length() && cx.head().fields().declares_content() => {
             return Err(bad_gateway("another handler has taken the request's content".to_owned()));
         }
         (Switch::None, _) => (Body::Empty, None),

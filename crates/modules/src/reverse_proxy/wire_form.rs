@@ -59,6 +59,12 @@ impl WireForm {
         !matches!(self, Self::HttpGrpc(_))
     }
 
+    /// Returns whether the head of a request announces the length of the content that is sent. CGI has a variable for it, so that a request
+    /// whose content another handler has taken is one without content (RFC 3875 §4.1.2).
+    pub(super) fn sends_declared_length(&self) -> bool {
+        !matches!(self, Self::FastCgi(_))
+    }
+
     /// Converts a request to its wire form. The call contains the head, which this may change.
     ///
     /// # Errors

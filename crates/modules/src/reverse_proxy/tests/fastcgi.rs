@@ -431,6 +431,28 @@ fn content() {
     pending.cancel(&mut kit);
 }
 
+// RFC 3875 §4.1.2: the length is that of the content that the program gets. A page that is a program is run for a request whose
+// content the first application has got.
+#[test]
+fn a_program_after_another_handler_has_taken_the_content() {
+    let first = proxy(json!({ "handle_response": [{ "routes": [{ "handle": [
+        proxy(json!({ "transport": { "protocol": "fastcgi", "root": "/srv", "split_path": [".php"] } })),
+    ] }] }] }));
+    let mut kit = Kit::new(&registry(), &json!([{ "handle": [first] }]));
+    let Err(pending) = kit.send_pending(&Request::new("POST", "/page.php").content("abc")) else {
+        panic!("the first application is called")
+    };
+    let call = kit.worker().take_call().expect("a call");
+    drop(call.take_body());
+    call.answer(500, &[], Some(0));
+    let Err(pending) = pending.poll(&mut kit) else { panic!("the program is called") };
+    let call = kit.worker().take_call().expect("a second call");
+    let found = variables(&call);
+    assert_eq!((&*found["CONTENT_LENGTH"], &*found["REQUEST_METHOD"]), ("0", "POST"));
+    assert!(matches!(call.take_body(), None | Some(Body::Empty)));
+    pending.cancel(&mut kit);
+}
+
 // Caddy, `fastcgi.client.Request`: unlike that of HTTP, the text of a status lacks the number.
 #[test]
 fn text_of_a_status() {
