@@ -52,7 +52,7 @@ pub(super) fn fill(
     }
     // As in Caddy, a request without a host gets the upstream's name.
     let is_nameless = call.request().fields().get(names::HOST).is_none_or(<[u8]>::is_empty);
-    if is_nameless {
+    if is_nameless && plan.wire_form.requires_host() {
         name_upstream(call, pool);
     }
     Ok(())

@@ -59,6 +59,12 @@ impl WireForm {
         !matches!(self, Self::HttpGrpc(_))
     }
 
+    /// Returns whether each request has to have a host. For CGI it is that of the server to which the client directed the request, and
+    /// never the application's own (RFC 3875 §4.1.14).
+    pub(super) fn requires_host(&self) -> bool {
+        !matches!(self, Self::FastCgi(_))
+    }
+
     /// Returns whether the head of a request announces the length of the content that is sent. CGI has a variable for it, so that a request
     /// whose content another handler has taken is one without content (RFC 3875 §4.1.2).
     pub(super) fn sends_declared_length(&self) -> bool {
