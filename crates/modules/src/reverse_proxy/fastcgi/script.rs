@@ -89,6 +89,10 @@ fn clean(path: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(path);
     } else {
         path::clean(path, out);
+        // As Caddy, which keeps only a slash that the path ends in: of a dot segment at the end nothing remains.
+        if out.len() > 1 && out.ends_with(b"/") && !path.ends_with(b"/") {
+            out.pop();
+        }
     }
 }
 

@@ -147,6 +147,8 @@ fn the_script_and_the_rest_of_the_path() {
         ("//a//b.php", "/a/b.php", ""),
         ("/x/../a.php/../b.php", "/b.php", ""),
         ("/a.php/b/", "/a.php", "/b/"),
+        ("/a.php/.", "/a.php", ""),
+        ("/a.php/b/..", "/a.php", ""),
         ("/%61.php", "/a.php", ""),
         ("/a%2ephp/b", "/a.php", "/b"),
         // GHSA-g966-83w7-6w38: characters whose lower case has another length.
