@@ -413,7 +413,7 @@ fn transports() {
             http(json!({ "tls": { "root_ca_pem_files": ["a.pem", "b.pem"] } })),
         ),
         (
-            "transport fastcgi {\nroot /srv\nsplit .php\nenv A b\nresolve_root_symlink\nread_timeout 3s\ncapture_stderr\n}",
+            "transport fastcgi {\nroot /srv\nsplit .php\nenv A b\nresolve_root_symlink\nread_timeout 3s\nmax_response_header 64KiB\ncapture_stderr\n}",
             json!({ "transport": {
                 "protocol": "fastcgi",
                 "root": "/srv",
@@ -421,6 +421,7 @@ fn transports() {
                 "env": { "A": "b" },
                 "resolve_root_symlink": true,
                 "read_timeout": nanoseconds,
+                "max_response_header_size": 65536,
                 "capture_stderr": true,
             } }),
         ),

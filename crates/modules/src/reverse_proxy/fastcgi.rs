@@ -22,7 +22,7 @@ use causeway_pipeline::{Body, Build, BuildError, Call, Context, Fault, Step, Tem
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::transport::TransportParts;
+use super::transport::{TransportParts, set_head_bytes_max};
 use super::wire_form::WireForm;
 use super::{Local, attempt, read_duration};
 use causeway_pipeline::build::DurationConfig;
@@ -42,6 +42,8 @@ struct FastCgiTransportConfig {
     dial_timeout: Option<DurationConfig>,
     read_timeout: Option<DurationConfig>,
     write_timeout: Option<DurationConfig>,
+    /// Not in Caddy.
+    max_response_header_size: i64,
     capture_stderr: bool,
 }
 
@@ -74,6 +76,7 @@ pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<TransportPar
     if let Some(limit) = duration("dial_timeout", &written.dial_timeout)? {
         transport.connect_timeout = limit;
     }
+    set_head_bytes_max(&mut transport, written.max_response_header_size);
     let splits = build.at("split_path", |build| Splits::build(written.split_path, build))?;
     let fastcgi = FastCgi {
         root: DocumentRoot::build(&written.root, written.resolve_root_symlink, build),

@@ -154,6 +154,13 @@ fn read(
 }
 
 /// Sets the limits on time, connections and heads.
+/// Sets the bound of a response's head, `max_response_header_size`. Without a positive one it stays.
+pub(super) fn set_head_bytes_max(transport: &mut UpstreamTransport, written: i64) {
+    if written > 0 {
+        transport.head_bytes_max = u32::try_from(written).map_or(HEAD_BYTES_MAX, |bytes| bytes.min(HEAD_BYTES_MAX));
+    }
+}
+
 fn set_limits(
     transport: &mut UpstreamTransport,
     written: &ProxyTransportConfig,
@@ -179,11 +186,7 @@ fn set_limits(
     let connections_max = usize::try_from(written.max_conns_per_host).ok().filter(|&max| max > 0);
     transport.connection_limits = connections_max.map(|max| Arc::new(ConnectionLimits::new(max)));
     transport.queue_timeout = duration("queue_timeout", &written.queue_timeout)?;
-    if let Some(bytes) = u32::try_from(written.max_response_header_size).ok().filter(|&bytes| bytes > 0) {
-        transport.head_bytes_max = bytes.min(HEAD_BYTES_MAX);
-    } else if written.max_response_header_size > 0 {
-        transport.head_bytes_max = HEAD_BYTES_MAX;
-    }
+    set_head_bytes_max(transport, written.max_response_header_size);
     if let Some(delay) = &written.dial_fallback_delay {
         build.at("dial_fallback_delay", |build| switchable(delay, &mut transport.fallback_delay, build))?;
     }

@@ -160,7 +160,7 @@ pub(crate) fn php_fastcgi(d: &mut Dispenser<'_>) -> Result<Vec<DirectiveOutput>,
                 line.expect_no_argument()?;
                 transport.switch_on(switch);
             }
-            "root" | "split" | "env" | "dial_timeout" | "read_timeout" | "write_timeout" => {
+            "root" | "split" | "env" | "dial_timeout" | "read_timeout" | "write_timeout" | "max_response_header" => {
                 transport::fastcgi(line, &mut transport)?;
             }
             _ => return Ok(ConsumedWords::Nothing),

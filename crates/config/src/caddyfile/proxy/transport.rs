@@ -72,6 +72,13 @@ const fn number(option: &'static str, member: &'static str) -> Setting {
     Setting { option, member, kind: ArgumentType::Integer, rule: "bad integer value '{}'; expected one such as 100" }
 }
 
+const MAX_RESPONSE_HEADER: Setting = Setting {
+    option: "max_response_header",
+    member: "max_response_header_size",
+    kind: ArgumentType::Size,
+    rule: "invalid max response header size '{}'; expected one such as 64KiB",
+};
+
 const HTTP: &[Setting] = &[
     Setting {
         option: "read_buffer",
@@ -97,12 +104,7 @@ const HTTP: &[Setting] = &[
         kind: ArgumentType::Duration,
         rule: "invalid write timeout duration '{}'; expected one such as 30s",
     },
-    Setting {
-        option: "max_response_header",
-        member: "max_response_header_size",
-        kind: ArgumentType::Size,
-        rule: "invalid max response header size '{}'; expected one such as 64KiB",
-    },
+    MAX_RESPONSE_HEADER,
     Setting {
         option: "dial_fallback_delay",
         member: "dial_fallback_delay",
@@ -240,6 +242,8 @@ const FASTCGI: &[Setting] = &[
     duration("dial_timeout", "dial_timeout"),
     duration("read_timeout", "read_timeout"),
     duration("write_timeout", "write_timeout"),
+    // Not one of Caddy's.
+    MAX_RESPONSE_HEADER,
 ];
 
 /// The options that `transport fastcgi` and `php_fastcgi` share.
@@ -247,6 +251,7 @@ const FASTCGI_OPTIONS: &[&str] = &[
     "capture_stderr",
     "dial_timeout",
     "env",
+    "max_response_header",
     "read_timeout",
     "resolve_root_symlink",
     "root",

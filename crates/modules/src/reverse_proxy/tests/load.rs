@@ -338,8 +338,9 @@ fn transports() {
     assert_eq!(former.network_proxy.as_ref().map(|proxy| &*proxy.address), Some("proxy.test:3128"));
     let fastcgi = carried(json!({
         "protocol": "fastcgi", "root": "/srv", "dial_timeout": "1s", "read_timeout": "2s", "write_timeout": "3s",
-        "capture_stderr": true,
+        "capture_stderr": true, "max_response_header_size": 9000,
     }));
+    assert_eq!(fastcgi.head_bytes_max, 9000);
     assert_eq!(fastcgi.fastcgi, Some(causeway_pipeline::FastCgi { captures_stderr: true }));
     assert_eq!((fastcgi.connect_timeout, fastcgi.idle_timeout), (Duration::from_secs(1), Duration::ZERO));
     assert_eq!(
