@@ -137,6 +137,14 @@ impl Span {
         self.0
     }
 
+    /// Returns whether a server named the span, after a stage, a route or a handler, and not the author of the program.
+    /// Takes a lock.
+    #[must_use]
+    pub fn is_of_server(self) -> bool {
+        let is_leased = |names: &mut Names| names.users.get(self.0 as usize).is_some_and(Option::is_some);
+        (self.0 as usize) < stage::NAMES.len() || names(is_leased)
+    }
+
     /// Opens the span until the guard is dropped, on this thread. Spans nest, and their guards may be dropped in any
     /// order: the thread is in all open spans, in the order in which they were opened. A span beyond 32 open entries is
     /// ignored.

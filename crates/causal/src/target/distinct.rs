@@ -6,14 +6,28 @@
 use super::{Target, TargetKind};
 use crate::constants::{DUPLICATE_APART_MAX, DUPLICATE_OVERLAP_MIN};
 
-/// The preference among duplicates, lower first: a span's name was chosen by the program's author.
-fn rank(target: &Target) -> (u8, bool) {
-    let kind = match target.kind {
-        TargetKind::Span | TargetKind::Upstream => 0,
-        TargetKind::Function => 1,
-        TargetKind::Inlined => 2,
-        TargetKind::Path => 3,
-        TargetKind::Line => 4,
+/// The part of a target's time that decides between it and its duplicates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DuplicateRole {
+    /// A span with a name that the program's author chose.
+    Named,
+    /// A function of the program that does most of its work itself, or in libraries.
+    Hot,
+    /// Any other target, and a span that a server named.
+    Other,
+}
+
+/// The preference among duplicates, lower first: a span's name was chosen by the program's author. A server's spans
+/// have the same names in any program, so the function that they contain is more specific.
+fn rank(target: &Target, role: DuplicateRole) -> (u8, bool) {
+    let kind = match (role, target.kind) {
+        (DuplicateRole::Named, _) => 0,
+        (DuplicateRole::Hot, _) => 1,
+        (_, TargetKind::Span | TargetKind::Upstream) => 2,
+        (_, TargetKind::Function) => 3,
+        (_, TargetKind::Inlined) => 4,
+        (_, TargetKind::Path) => 5,
+        (_, TargetKind::Line) => 6,
     };
     (kind, is_foreign(&target.name))
 }
@@ -23,6 +37,12 @@ fn is_foreign(name: &str) -> bool {
     ["std::", "core::", "alloc::", "tokio::", "rustix::", "libc::", "__", "[", "<"]
         .iter()
         .any(|start| name.starts_with(start))
+}
+
+/// Whether the function is part of the server, whose stages have spans.
+pub(super) fn is_of_server(name: &str) -> bool {
+    let package = super::fold::package(name);
+    package == "causeway" || package == "tower_edge" || package.starts_with("causeway_")
 }
 
 /// Whether it is the profiler's own code, whose time is absent without a profile.
@@ -43,9 +63,14 @@ fn in_crate<'a>(name: &'a str, inside: &str, published: &str) -> Option<&'a str>
 
 /// Keeps one of each group of duplicates, and every target for which `keep` returns true. `times` are the samples of
 /// each kind.
-pub(super) fn retain(targets: &mut Vec<Target>, times: &[f64], keep: impl Fn(&Target) -> bool) {
+pub(super) fn retain(
+    targets: &mut Vec<Target>,
+    times: &[f64],
+    role: impl Fn(&Target) -> DuplicateRole,
+    keep: impl Fn(&Target) -> bool,
+) {
     // In order of preference: a target is dropped if a preferred duplicate was kept.
-    targets.sort_by(|a, b| rank(a).cmp(&rank(b)).then(b.share.total_cmp(&a.share)));
+    targets.sort_by_cached_key(|target| (rank(target, role(target)), std::cmp::Reverse(target.samples)));
     let mut kept: Vec<Target> = Vec::new();
     for target in targets.drain(..) {
         let is_known = |other: &Target| is_same(other, &target, times);
@@ -89,6 +114,11 @@ mod tests {
         }
     }
 
+    /// Every span is the author's, and no function is hot.
+    fn named(target: &Target) -> DuplicateRole {
+        if target.kind == TargetKind::Span { DuplicateRole::Named } else { DuplicateRole::Other }
+    }
+
     #[test]
     fn targets_with_the_same_time_have_one_name() {
         let times = [100.0, 100.0, 100.0];
@@ -101,17 +131,44 @@ mod tests {
             target("app::all", TargetKind::Function, &[1.0, 1.0, 1.0]),
             target("src/app.rs:7", TargetKind::Line, &[0.98, 1.0, 1.0]),
         ];
-        retain(&mut targets, &times, |_| false);
+        retain(&mut targets, &times, named, |_| false);
         let names: Vec<_> = targets.iter().map(|target| target.name.as_str()).collect();
         // Two halves of a kind of work may be two different things.
         assert_eq!(names, ["write", "app::left", "app::right", "app::all"]);
+    }
+
+    /// Every server has the span `route`, and a faster router would not help: the function that the handler calls is
+    /// hot. Its callers, and the server's functions around it, have the same time.
+    #[test]
+    fn the_hot_function_wins_over_the_spans_of_a_server() {
+        let targets = || {
+            vec![
+                target("causeway_engine::drive::turn", TargetKind::Function, &[1.0, 1.0]),
+                target("route", TargetKind::Span, &[0.0, 1.0]),
+                target("app::handler", TargetKind::Function, &[0.0, 0.97]),
+                target("app::hot", TargetKind::Inlined, &[0.0, 0.96]),
+            ]
+        };
+        let kept = |role: fn(&Target) -> DuplicateRole| -> Vec<String> {
+            let mut targets = targets();
+            retain(&mut targets, &[2.0, 100.0], role, |_| false);
+            targets.into_iter().map(|target| target.name).collect()
+        };
+        let of_server = |target: &Target| match &*target.name {
+            "app::hot" => DuplicateRole::Hot,
+            _ => DuplicateRole::Other,
+        };
+        assert_eq!(kept(of_server), ["app::hot"]);
+        assert_eq!(kept(named), ["route"], "a span of the program's author");
+        assert!(is_of_server("causeway_engine::drive::turn") && is_of_server("<causeway::Run as Future>::poll"));
+        assert!(!is_of_server("app::hot") && !is_of_server("causewayish::hot"));
     }
 
     #[test]
     fn requested_targets_are_kept() {
         let mut targets =
             vec![target("write", TargetKind::Span, &[1.0]), target("app::send", TargetKind::Function, &[1.0])];
-        retain(&mut targets, &[1.0], |target| target.name == "app::send");
+        retain(&mut targets, &[1.0], named, |target| target.name == "app::send");
         assert_eq!(targets.len(), 2);
     }
 

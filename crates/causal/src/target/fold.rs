@@ -128,7 +128,7 @@ const STARTS: [&str; 8] =
 const STARTS_LIKE: [&str; 5] = ["__libc_start", "__rust_", "__rustc", "__clone", "__GI___clone"];
 
 /// The first segment of a path; for `<Type as Trait>` of the type's path.
-fn package(name: &str) -> &str {
+pub(super) fn package(name: &str) -> &str {
     let path = name.trim_start_matches(['<', '&', '*', '(']).trim_start_matches("mut ").trim_start_matches("dyn ");
     path.split("::").next().unwrap_or(path)
 }

@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::distinct::{self, DuplicateRole};
 use super::items::{self, CodeItem, CodeItemKey};
 use super::parts::KindCounts;
 use super::tree::StackTree;
-use super::{Target, TargetKind, Weights, distinct, fold};
+use super::{Target, TargetKind, Weights, fold};
 use crate::constants::{TARGET_SHARE_MIN, TARGET_THREAD_MIN, TARGET_WHOLE_MAX, TARGET_WHOLE_SHARE};
 use crate::kinds;
 use crate::report::Stack;
@@ -114,6 +115,7 @@ impl SampleProfile {
         let spans = progress::spans();
         let span_name = |span: u32| spans.get(span as usize).cloned().unwrap_or_default();
         let (outermost, mut whole_spans) = (kinds.outermost_spans(), HashSet::new());
+        let mut server_spans = HashSet::new();
         for (span, inside) in self.spans(&kinds) {
             let (weights, samples) = kinds.of_span(&inside);
             let share = samples as f64 / all;
@@ -121,6 +123,9 @@ impl SampleProfile {
             let sampled: Vec<_> = inside.iter().map(|&kind| (kind, kinds.of_kind(kind))).collect();
             if is_whole(&sampled, &kinds, &outermost) {
                 whole_spans.insert(name.clone());
+            }
+            if progress::Span::of(span).is_of_server() {
+                server_spans.insert(name.clone());
             }
             targets.push(Target { name, kind, share, samples, weights, folded: None });
         }
@@ -133,11 +138,20 @@ impl SampleProfile {
         let is_wanted = |target: &Target| wanted.iter().any(|name| target.name.contains(name.as_str()));
         // The profiler's own code, then duplicates.
         targets.retain(|target| is_wanted(target) || !distinct::is_ours(callee(&target.name)));
-        distinct::retain(&mut targets, &kinds.times(), is_wanted);
-
-        // Folding needs each target's item again, and the samples of every function.
+        // Deduplication and folding need each target's item again, and folding the samples of every function.
         let by_name: HashMap<(&str, TargetKind), usize> =
             chosen.iter().map(|&at| ((names[at].as_str(), kind(&items[at])), at)).collect();
+        let role = |target: &Target| match target.kind {
+            TargetKind::Span if !server_spans.contains(&target.name) => DuplicateRole::Named,
+            TargetKind::Function | TargetKind::Inlined => {
+                let item = by_name.get(&(target.name.as_str(), target.kind)).map(|&at| &items[at]);
+                let is_hot = item.is_some_and(|item| item.is_own && item.own * 2 >= item.all);
+                if is_hot && !distinct::is_of_server(&target.name) { DuplicateRole::Hot } else { DuplicateRole::Other }
+            }
+            _ => DuplicateRole::Other,
+        };
+        distinct::retain(&mut targets, &kinds.times(), role, is_wanted);
+
         let of_function: HashMap<u32, u64> = items
             .iter()
             .filter_map(|it| if let CodeItemKey::Function(name) = it.key { Some((name, it.all)) } else { None })

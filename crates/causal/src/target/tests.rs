@@ -89,6 +89,27 @@ fn functions_with_equal_samples_are_one_target() {
     assert_eq!(names(&unknown), names(&targets));
 }
 
+/// The stage contains every handler of a server, so its name does not show which code to change. A span of the program's
+/// author does.
+#[test]
+fn a_hot_function_has_precedence_over_a_stage() {
+    let worker = kinds::of_thread(&Account::new(0, "target-stage-1"));
+    let [hot, from_hot] = outer(true);
+    for (span, want) in [
+        (progress::stage::ROUTE, ["target::tests::hot_one"]),
+        (Span::named("target-test handler"), ["target-test handler"]),
+        (*Span::leased("route target-test"), ["target::tests::hot_one"]),
+    ] {
+        let inside = kinds::in_span(worker, span);
+        let mut profile = SampleProfile::new(PERIOD);
+        add(&mut profile, inside, &[hot - 1, from_hot], 97);
+        add(&mut profile, inside, &[from_hot - 1], 3);
+        let targets = profile.targets(&[], 40);
+        let names: Vec<&str> = targets.iter().map(|target| target.name.trim_start_matches("causal::")).collect();
+        assert_eq!(names, want);
+    }
+}
+
 #[test]
 fn a_callee_with_two_callers_has_two_paths() {
     let worker = kinds::of_thread(&Account::new(0, "target-paths-1"));
