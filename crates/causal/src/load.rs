@@ -149,11 +149,13 @@ pub fn is_saturated(peer: &PeerProcess) -> bool {
 #[must_use]
 pub fn judge(blocks: &[ProbeBlock], utilisation: f64, clients: ClientBehaviour) -> LoadVerdict {
     // The clients' behaviour is weak evidence: only a clear one counts.
-    let by_clients = clients.elasticity().filter(|_| utilisation < 1.0 - LOAD_IDLE_MIN);
+    let by_clients = clients
+        .elasticity()
+        .filter(|&elasticity| elasticity < LOAD_ELASTICITIES[0] && utilisation < 1.0 - LOAD_IDLE_MIN);
     let needs_longer_probes = !blocks.is_empty() && ProbeBlock::sum(&mut blocks.iter()).pending() > PROBE_PENDING_MUCH;
     let (kind, half_width) = match by_clients {
-        Some(elasticity) if elasticity < LOAD_ELASTICITIES[0] => (LoadKind::Limited, LOAD_HALF_WIDTH_ENOUGH),
-        _ => (LoadKind::Closed, f64::INFINITY),
+        Some(_) => (LoadKind::Limited, LOAD_HALF_WIDTH_ENOUGH),
+        None => (LoadKind::Closed, f64::INFINITY),
     };
     let unknown = LoadVerdict { kind, elasticity: by_clients, half_width, blocks: 0, needs_longer_probes };
     // Probes that were too short do not count beside longer ones.
@@ -357,6 +359,20 @@ mod tests {
         let none = ProbeBlock { control: [1.0, 2e8], paused: [0.0, 1e8], pauses: 2e7, held: 0.0 };
         let verdict = judge(&[none; 6], 0.1, ClientBehaviour::default());
         assert_eq!((verdict.kind, verdict.is_known(), verdict.blocks), (LoadKind::Closed, false, 0), "{verdict:?}");
+    }
+
+    /// Clients that clearly keep their own rate are evidence; all others leave the load unknown, and an unknown load has
+    /// no elasticity: the report calls a load with one closed or limited.
+    #[test]
+    fn only_a_clear_open_loop_is_known_by_its_clients() {
+        for (elasticity, want) in
+            [(0.1, (LoadKind::Limited, true)), (0.4, (LoadKind::Closed, false)), (1.0, (LoadKind::Closed, false))]
+        {
+            let verdict = judge(&[], 0.5, ClientBehaviour::of_elasticity(elasticity));
+            assert_eq!((verdict.kind, verdict.elasticity.is_some()), want, "{elasticity}: {verdict:?}");
+        }
+        let busy = judge(&[], 0.95, ClientBehaviour::of_elasticity(0.1));
+        assert_eq!((busy.kind, busy.elasticity), (LoadKind::Closed, None));
     }
 
     #[test]

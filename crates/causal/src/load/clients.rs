@@ -123,6 +123,12 @@ impl ClientBehaviour {
     }
 
     #[cfg(test)]
+    pub(super) fn of_elasticity(elasticity: f64) -> Self {
+        let crowd = Slope { count: 2.0 * CLIENTS_POINTS_MIN, squares: 1.0, products: elasticity, noise: 0.0 };
+        Self { crowd, ..Self::default() }
+    }
+
+    #[cfg(test)]
     pub(super) fn of_fixed_connections() -> Self {
         Self { fixed: [2.0 * CLIENTS_POINTS_MIN; 2], ..Self::default() }
     }
