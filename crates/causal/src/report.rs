@@ -127,8 +127,17 @@ impl CurvePoint {
     /// Returns the half-width of the interval; `None` if it is so wide that it is meaningless.
     #[must_use]
     pub fn half(&self) -> Option<f64> {
-        let half = (self.high - self.low) / 2.0;
-        (half <= HALF_MAX).then_some(half)
+        Some(self.half_width()).filter(|half| *half <= HALF_MAX)
+    }
+
+    /// Returns the half-width of the interval, before the end where all of the time is saved cuts it.
+    pub(crate) fn half_width(&self) -> f64 {
+        if self.is_cut() { self.gain - self.low } else { (self.high - self.low) / 2.0 }
+    }
+
+    /// Returns whether the interval would be longer if more than all of the time could be saved.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.high >= GAIN_ENDS.1 && self.high - self.gain < self.gain - self.low
     }
 }
 

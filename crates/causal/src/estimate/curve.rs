@@ -142,10 +142,10 @@ fn others(gain: f64, samples: f64, allowed: f64, seen: f64) -> f64 {
     samples.hypot(seen * gain.abs() / NORMAL_QUANTILE).hypot(instrument)
 }
 
-/// Makes a point of a curve. With an infinite half-width, its interval is unknown. A known one is symmetric, so it may include more than can
-/// be saved.
+/// Makes a point of a curve. With an infinite half-width, its interval is unknown. A known one is symmetric, but ends
+/// where all of the time is saved.
 fn interval(speedup: f64, gain: f64, half: f64, share: f64) -> CurvePoint {
-    let (low, high) = if half.is_finite() { (gain - half, gain + half) } else { GAIN_ENDS };
+    let (low, high) = if half.is_finite() { (gain - half, (gain + half).min(GAIN_ENDS.1)) } else { GAIN_ENDS };
     CurvePoint { speedup, gain, low, high, expected: share * speedup }
 }
 
@@ -208,13 +208,17 @@ mod tests {
     /// A single window has no variation, so that its interval is unknown.
     #[test]
     fn the_interval_of_a_gain() {
-        for (gain, half, want) in
-            [(0.11, f64::INFINITY, (-10.0, 1.0)), (-2.01, 18.8, (-20.81, 16.79)), (0.9, 0.2, (0.7, 1.1))]
-        {
+        for (gain, half, want) in [
+            (0.11, f64::INFINITY, (-10.0, 1.0)),
+            (-2.01, 18.8, (-20.81, 1.0)),
+            (0.9, 0.2, (0.7, 1.0)),
+            (0.5, 0.2, (0.3, 0.7)),
+        ] {
             let point = interval(0.5, gain, half, 0.2);
             assert!((point.low - want.0).abs() + (point.high - want.1).abs() < 1e-9, "{gain} ± {half}: {point:?}");
         }
         assert_eq!(interval(0.5, 0.11, f64::INFINITY, 0.2).half(), None, "unknown");
+        assert_eq!(interval(0.5, 0.11, 1.1, 0.2).half(), None, "too wide, although it ends at 1");
     }
 
     /// Equal windows: a gain of 4 % in time per unit, and of 20 % in time from begin to end.

@@ -387,7 +387,7 @@ fn targets(report: &mut Report, seen: &ReasonFacts<'_>) {
             continue;
         }
         said.push(point.gain);
-        let half = (point.high - point.low) / 2.0;
+        let half = point.half_width();
         // Wide in points and in proportion: ± 3 points are nothing at a gain of 60, and everything at 4.
         if half > NOTED_WIDE_POINTS.max(NOTED_WIDE_PART * point.gain.abs()) {
             let text = format!(

@@ -8,7 +8,8 @@ use std::collections::HashSet;
 use crate::constants::NORMAL_QUANTILE;
 
 use super::{
-    CurvePoint, GainSource, LoadKind, OtherCurve, Progress, Quantity, Reason, ReasonCode, Report, TargetReport,
+    CurvePoint, GAIN_ENDS, GainSource, LoadKind, OtherCurve, Progress, Quantity, Reason, ReasonCode, Report,
+    TargetReport,
 };
 
 impl Report {
@@ -205,16 +206,13 @@ fn merge_points(measure: Quantity, speedup: f64, points: &[(CurvePoint, f64)]) -
     let average: f64 = points.iter().map(|(point, weight)| weight * point.gain).sum();
     let gain = if bounded && rate > 0.0 { 1.0 - 1.0 / rate } else { average };
     // The programs' own variances, and the variance of the mean from their spread.
-    let own: f64 = points
-        .iter()
-        .map(|(point, weight)| (weight * (point.high - point.low) / (2.0 * NORMAL_QUANTILE)).powi(2))
-        .sum();
+    let own: f64 = points.iter().map(|(point, weight)| (weight * point.half_width() / NORMAL_QUANTILE).powi(2)).sum();
     let counted = points.iter().filter(|(_, weight)| *weight > 0.0).count() as f64;
     let correction = if counted > 1.0 { counted / (counted - 1.0) } else { 0.0 };
     let spread: f64 = points.iter().map(|(point, weight)| (weight * (point.gain - average)).powi(2)).sum();
     let half = NORMAL_QUANTILE * (own + correction * spread).sqrt();
     let expected = points.iter().map(|(point, weight)| weight * point.expected).sum();
-    CurvePoint { speedup, gain, low: gain - half, high: gain + half, expected }
+    CurvePoint { speedup, gain, low: gain - half, high: (gain + half).min(GAIN_ENDS.1), expected }
 }
 
 #[cfg(test)]

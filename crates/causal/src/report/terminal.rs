@@ -195,13 +195,18 @@ fn first_few(names: &[String]) -> String {
     text
 }
 
-/// A gain with its interval, "+6.4 ± 0.8 %", or "?" if the interval is too wide.
+/// A gain with its interval, "+6.4 ± 0.8 %", or with both ends if one is where all time is saved, or "?" if the
+/// interval is too wide.
 pub(super) fn interval(point: &CurvePoint) -> String {
     let Some(half) = point.half() else { return "?".into() };
     let places = places(point.gain);
     // A smaller gain is printed as 0.0, and `+0.0` would suggest one.
     let sign = if point.gain >= 0.0005 { "+" } else { "" };
-    format!("{sign}{} ± {} %", digits(point.gain, places), digits(half, places.max(1)))
+    let gain = digits(point.gain, places);
+    if point.is_cut() {
+        return format!("{sign}{gain} ({} to {}) %", digits(point.low, places), digits(point.high, places));
+    }
+    format!("{sign}{gain} ± {} %", digits(half, places.max(1)))
 }
 
 /// A rate or a number with three digits.
@@ -326,6 +331,9 @@ mod tests {
         let wide = CurvePoint { speedup: 0.5, gain: 0.1, low: -10.0, high: 1.0, expected: 0.0 };
         assert_eq!(interval(&wide), "?");
         assert_eq!(interval(&CurvePoint { low: 0.0, high: 0.2, ..wide }), "+10 ± 10.0 %");
+        // A gain is a part of the time, so no interval reaches beyond 100 %.
+        let cut = CurvePoint { gain: 0.363, low: -0.37, high: 1.0, ..wide };
+        assert_eq!(interval(&cut), "+36 (−37 to 100) %");
     }
 
     #[test]

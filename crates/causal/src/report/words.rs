@@ -66,8 +66,7 @@ impl Report {
                      {} of {}.",
                     percent(top.speedup),
                     percent(top.low),
-                    // No program saves more than all of its time.
-                    percent(top.high.min(GAIN_ENDS.1)),
+                    percent(top.high),
                     self.saved(measure),
                 ));
             }

@@ -47,8 +47,15 @@ const causal = (() => {
   }
   const percent = part => digits(part, places(part)) + '\u00a0%';
   const signed = part => (part >= 0.0005 ? '+' : '') + percent(part);
-  const isKnown = point => (point.high - point.low) / 2 <= 1;
-  const half = point => '± ' + digits((point.high - point.low) / 2, Math.max(places(point.gain), 1));
+  // Whether the interval would be longer if more than all of the time could be saved.
+  const isCut = point => point.high >= 1 && point.high - point.gain < point.gain - point.low;
+  const halfWidth = point => (isCut(point) ? point.gain - point.low : (point.high - point.low) / 2);
+  const isKnown = point => halfWidth(point) <= 1;
+  // With both ends if the interval is cut.
+  const half = point =>
+    isCut(point)
+      ? `(${digits(point.low, places(point.gain))} to ${digits(point.high, places(point.gain))})`
+      : '± ' + digits(halfWidth(point), Math.max(places(point.gain), 1));
   function count(number) {
     if (number >= 1e7) return (number / 1e6).toFixed(1) + '\u00a0M';
     if (number >= 1e4) return (number / 1e3).toFixed(1) + '\u00a0k';
