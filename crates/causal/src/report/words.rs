@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CurvePoint, GAIN_ENDS, Limit, Quantity, Report, TargetReport, at};
-use crate::constants::{SENTENCE_GAIN_MIN, SENTENCE_NO_GAIN, SENTENCE_SHARE_MIN, SENTENCE_SPEEDUP};
+use super::{CurvePoint, Limit, Quantity, Report, TargetReport, at};
+use crate::constants::{NOTED_SAMPLES_FEW, SENTENCE_GAIN_MIN, SENTENCE_NO_GAIN, SENTENCE_SHARE_MIN, SENTENCE_SPEEDUP};
 
 /// The words for a program in sentences: "this server answers more", "a request takes less time".
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,7 +53,7 @@ impl Report {
                 less.push(self.change(&name, measure, top));
             } else if top.low > -SENTENCE_NO_GAIN && top.high < SENTENCE_NO_GAIN {
                 if target.share >= SENTENCE_SHARE_MIN {
-                    none.push(off_the_path(&name, target));
+                    none.push(self.no_gain(&name, target));
                 }
             } else if top.half().is_none() {
                 unknown.push(format!(
@@ -144,6 +144,26 @@ impl Report {
         format!("Making {name} {faster} faster would let {subject} {does} {amount}.")
     }
 
+    /// The sentence about a target with a share of the samples, but no gain. It is off the critical path if the gain
+    /// would be clearly larger on it. Samples are taken only while a thread works, so a large share of them may be a
+    /// small part of the time.
+    fn no_gain(&self, name: &str, target: &TargetReport) -> String {
+        let (measure, curve) = self.counted(target);
+        let top = curve.last().copied().unwrap_or_default();
+        let on_the_path = top.expected * self.load.utilisation;
+        if target.samples >= NOTED_SAMPLES_FEW && on_the_path > top.high + top.half_width() {
+            let share = percent(target.share);
+            return format!(
+                "Making {name} faster would not help: it is off the critical path, with {share} of all samples."
+            );
+        }
+        format!(
+            "Making {name} faster would not help: it is too small to matter, with at most {} of {}.",
+            percent(top.high.max(0.0)),
+            self.saved(measure)
+        )
+    }
+
     /// The quantity of which a gain is a part.
     fn saved(&self, measure: Quantity) -> String {
         match measure {
@@ -153,13 +173,6 @@ impl Report {
             Quantity::Latency => format!("the time that {} takes", self.speech.unit),
         }
     }
-}
-
-fn off_the_path(name: &str, target: &TargetReport) -> String {
-    format!(
-        "Making {name} faster would not help: it is off the critical path, with {} of all samples.",
-        percent(target.share)
-    )
 }
 
 /// The increase of the rate when this part of the time is saved, 1/(1 − S) − 1; `None` near S = 1.
@@ -261,6 +274,20 @@ mod tests {
         let want = "Making `tls write` 20 % faster would shorten a unit of its work by 12 % ± 2; the load would not send \
                     more.";
         assert_eq!(report.words(), [want]);
+    }
+
+    /// A server that works 6 % of the time has few samples, and none of its parts can gain much.
+    #[test]
+    fn a_small_part_of_the_time_is_not_off_the_critical_path() {
+        let small = "Making `route /api/*` faster would not help: it is too small to matter, with at most 0.7 % of the time \
+                     per unit of `request`.";
+        let off = "Making `route /api/*` faster would not help: it is off the critical path, with 34 % of all samples.";
+        for (utilisation, samples, want) in [(0.84, 2523, off), (0.03, 2523, small), (0.84, 4, small)] {
+            let mut report = report();
+            report.targets = vec![report.targets.swap_remove(2)];
+            (report.load.utilisation, report.targets[0].samples) = (utilisation, samples);
+            assert_eq!(report.words(), [want], "{utilisation}, {samples}");
+        }
     }
 
     /// A folded target is no headline, however large its gain; if no other target would help, a sentence states that.
