@@ -152,6 +152,15 @@ pub(super) fn disagreement(
     apart.is_some()
 }
 
+/// Returns a number with its noun: "1 sample", "2 samples".
+fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+fn were(count: u64) -> &'static str {
+    if count == 1 { "was" } else { "were" }
+}
+
 /// Adds all other reasons to the report.
 pub(super) fn add(report: &mut Report, evidence: &Evidence, seen: &ReasonFacts<'_>) {
     let mut reasons = Vec::new();
@@ -160,9 +169,6 @@ pub(super) fn add(report: &mut Report, evidence: &Evidence, seen: &ReasonFacts<'
     let units = report.progress.first().map_or(0, |progress| progress.count);
     if seen.samples == 0 {
         say("", ReasonCode::NoSamples, "there are no samples: no registered thread used the processor".into());
-    // Without samples the lack of symbols has no effect, so it would only distract.
-    } else if let Some(shortcoming) = seen.shortcoming {
-        say("", ReasonCode::NoSymbols, shortcoming.into());
     }
     // The case decides about the remedy: a point in the program, or a load on it.
     if units == 0 {
@@ -177,10 +183,16 @@ pub(super) fn add(report: &mut Report, evidence: &Evidence, seen: &ReasonFacts<'
             },
         );
     } else if units < NOTED_UNITS_FEW {
-        say("", ReasonCode::TooFew, format!("only {units} units of progress were seen; profile for longer"));
+        let (units, were) = (counted(units, "unit"), were(units));
+        say("", ReasonCode::TooFew, format!("only {units} of progress {were} seen; profile for longer"));
     } else if evidence.recordings.len() < NOTED_WINDOWS_FEW {
-        let count = evidence.recordings.len();
-        say("", ReasonCode::TooFew, format!("only {count} windows were recorded; profile for longer"));
+        let count = evidence.recordings.len() as u64;
+        let (windows, were) = (counted(count, "window"), were(count));
+        say("", ReasonCode::TooFew, format!("only {windows} {were} recorded; profile for longer"));
+    }
+    // After the reasons for an empty report. Without samples the lack of symbols has no effect, so it would only distract.
+    if let Some(shortcoming) = seen.shortcoming.filter(|_| seen.samples > 0) {
+        say("", ReasonCode::NoSymbols, shortcoming.into());
     }
     load(&mut say, &report.load, evidence, seen, units);
     if let Some(ratio) = seen.fidelity.estimate()
@@ -336,7 +348,9 @@ fn lost(say: &mut impl FnMut(&str, ReasonCode, String), lost: &Lost, taken: u64)
     }
     if threads > 0 {
         let text = format!(
-            "{threads} threads were not sampled: the system had no timer for them, or there are more than {THREADS_MAX}"
+            "{} {} not sampled: the system had no timer, or there are more than {THREADS_MAX} threads",
+            counted(threads, "thread"),
+            were(threads)
         );
         say("", ReasonCode::TooMany, text);
     }
@@ -399,7 +413,7 @@ fn targets(report: &mut Report, seen: &ReasonFacts<'_>) {
         }
         let is_sampled = !matches!(target.kind, crate::target::TargetKind::Span | crate::target::TargetKind::Upstream);
         if is_sampled && target.samples < NOTED_SAMPLES_FEW && seen.modes != Modes::Confirm {
-            let text = format!("it was in only {} samples", target.samples);
+            let text = format!("it was in only {}", counted(target.samples, "sample"));
             reasons.push(reason(&target.name, ReasonCode::TooFew, text));
         }
     }
@@ -486,6 +500,41 @@ mod tests {
         for (name, want) in [("a", true), ("caller of a", true), ("b", false), ("gone", false)] {
             assert_eq!(is_confirmed(name, &targets, &evidence), want, "{name}");
         }
+    }
+
+    /// For a program without a line table and without load, the reason is the load.
+    #[test]
+    fn the_reason_of_an_empty_report_is_first() {
+        let verdict = LoadVerdict {
+            kind: LoadKind::Closed,
+            elasticity: None,
+            half_width: 0.0,
+            blocks: 0,
+            needs_longer_probes: false,
+        };
+        let seen = ReasonFacts {
+            baseline: &[],
+            targets: &[],
+            samples: 3,
+            shortcoming: Some("the program has no line table"),
+            verdict: &verdict,
+            has_load: false,
+            fidelity: Ratio::default(),
+            points: 1,
+            common: 0.5,
+            modes: Modes::Both,
+            is_final: true,
+        };
+        let mut report = Report::default();
+        add(&mut report, &Evidence::default(), &seen);
+        let codes: Vec<ReasonCode> = report.reasons.iter().map(|reason| reason.code).collect();
+        assert_eq!(codes[..2], [ReasonCode::NoProgress, ReasonCode::NoSymbols], "{:?}", report.reasons);
+    }
+
+    #[test]
+    fn one_is_singular() {
+        assert_eq!((counted(1, "sample"), were(1)), ("1 sample".into(), "was"));
+        assert_eq!((counted(0, "sample"), were(2)), ("0 samples".into(), "were"));
     }
 
     #[test]
