@@ -1,4 +1,4 @@
-//! The profiler's own threads: the processor time that they use, and their pause while a window is open. Without the
+//! The profiler's own threads: their priority, the processor time that they use, and their pause while a window is open. Without the
 //! pause, a window would also measure the profiler's use of processors and caches.
 
 use std::cell::Cell;
@@ -28,6 +28,22 @@ pub(crate) fn charge_cpu_time() -> u64 {
     let taken = now - CHARGED_UNTIL.replace(now);
     CHARGED.fetch_add(taken, Relaxed);
     taken
+}
+
+/// Whether the system refused a priority to [`lower_priority`].
+static IS_PRIORITY_REFUSED: AtomicBool = AtomicBool::new(false);
+
+/// Lowers the calling thread's priority. Best effort: the profiler's work is correct at any priority, and the report
+/// contains a note ([`is_priority_refused`]).
+pub(crate) fn lower_priority(niceness: i32) {
+    if rustix::process::setpriority_process(None, niceness).is_err() {
+        IS_PRIORITY_REFUSED.store(true, Relaxed);
+    }
+}
+
+/// Returns whether a thread of the profiler runs at the priority of the program's, because the system refused another.
+pub(crate) fn is_priority_refused() -> bool {
+    IS_PRIORITY_REFUSED.load(Relaxed)
 }
 
 /// Returns the total of [`charge_cpu_time`] so far, divided by the number of processors of this process: nanoseconds.

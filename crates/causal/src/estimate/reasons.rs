@@ -9,6 +9,7 @@ use crate::estimate::Evidence;
 use crate::estimate::baseline::Baseline;
 use crate::kinds::{self, KINDS_MAX};
 use crate::load::{LoadVerdict, is_saturated};
+use crate::own;
 use crate::peers::PeerProcess;
 use crate::profiler::Modes;
 use crate::report::{CurvePoint, Limit, Load, LoadKind, Reason, ReasonCode, Report};
@@ -237,6 +238,7 @@ pub(super) fn add(report: &mut Report, evidence: &Evidence, seen: &ReasonFacts<'
         say("", ReasonCode::TooMany, format!("only the {shown} most frequent of {points} progress points have curves"));
     }
     lost(&mut say, &evidence.lost, evidence.kinds.values().sum());
+    priority(&mut say, own::is_priority_refused());
     if evidence.is_stopped {
         say("", ReasonCode::Stopped, format!("the profile was stopped after {:.1} s", evidence.elapsed as f64 / 1e9));
     }
@@ -353,6 +355,16 @@ fn lost(say: &mut impl FnMut(&str, ReasonCode, String), lost: &Lost, taken: u64)
             were(threads)
         );
         say("", ReasonCode::TooMany, text);
+    }
+}
+
+/// Adds a reason if the profiler's threads run at the priority of the program's. They then take processor time from the
+/// program where there is none to spare, so its requests take longer than without a profile.
+fn priority(say: &mut impl FnMut(&str, ReasonCode, String), is_refused: bool) {
+    if is_refused {
+        let text = "the system refused a lower priority for the profiler's threads, as a container may: between windows \
+                    they compete with the program's";
+        say("", ReasonCode::Imprecise, text.into());
     }
 }
 
@@ -535,6 +547,15 @@ mod tests {
     fn one_is_singular() {
         assert_eq!((counted(1, "sample"), were(1)), ("1 sample".into(), "was"));
         assert_eq!((counted(0, "sample"), were(2)), ("0 samples".into(), "were"));
+    }
+
+    #[test]
+    fn a_refused_priority_is_reported() {
+        for (is_refused, want) in [(true, 1), (false, 0)] {
+            let mut count = 0;
+            priority(&mut |_, _, _| count += 1, is_refused);
+            assert_eq!(count, want);
+        }
     }
 
     #[test]

@@ -170,8 +170,7 @@ impl Screen {
         }
         std::thread::scope(|scope| {
             let member = || {
-                // If the system refuses, the threads only run at normal priority.
-                let _ = rustix::process::setpriority_process(None, crew.nice);
+                own::lower_priority(crew.nice);
                 work()
             };
             let members: Vec<_> = (0..crew.threads)

@@ -319,8 +319,7 @@ impl AnalysisThread {
         let is_cancelled = Arc::<AtomicBool>::default();
         let theirs = Arc::clone(&is_cancelled);
         let thread = std::thread::Builder::new().name("causal-analysis".into()).spawn(move || {
-            // Best effort: the analysis is correct at any priority.
-            let _ = rustix::process::setpriority_process(None, NICENESS);
+            own::lower_priority(NICENESS);
             let mut peers = Peers::default();
             let mut analyst = Analyst::new(request, SampleProfile::new(period)).ending_by(theirs);
             for request in received {
