@@ -118,6 +118,7 @@ fn report(query: &str) -> Result<ProfileCommand, AdminResponse> {
             _ => return Err(refused(unknown(&key, "'format' or 'number'"))),
         }
     }
+    options::check_distinct(pairs(query).map(|(key, _)| key)).map_err(refused)?;
     Ok(ProfileCommand::Report { form, number })
 }
 
@@ -129,6 +130,7 @@ fn stop(query: &str) -> Result<ProfileCommand, AdminResponse> {
             _ => return Err(refused(unknown(&key, "'number'"))),
         }
     }
+    options::check_distinct(pairs(query).map(|(key, _)| key)).map_err(refused)?;
     Ok(ProfileCommand::Stop { number })
 }
 
@@ -358,6 +360,9 @@ mod tests {
         check("GET /causal/report?form=json", Err((400, "found the parameter 'form', expected 'format' or 'number'")));
         check("GET /causal/report?number=last", Err((400, "number: found 'last', expected a profile's number")));
         check("POST /causal/stop?form=json", Err((400, "found the parameter 'form', expected 'number'")));
+        check("GET /causal?seconds=1&seconds=2", Err((400, "seconds: found twice, expected once")));
+        check("GET /causal/report?format=coz&format=json", Err((400, "format: found twice, expected once")));
+        check("POST /causal/stop?number=1&number=2", Err((400, "number: found twice, expected once")));
         check("POST /causal/stop?number=-1", Err((400, "number: found '-1', expected a profile's number")));
     }
 }

@@ -187,7 +187,7 @@ pub(super) fn address(flag: Option<&str>, config: &Value, registry: &Registry) -
 
 /// An admin API's response.
 pub(super) struct ApiResponse {
-    status: u16,
+    pub(super) status: u16,
     pub(super) body: String,
 }
 
@@ -216,6 +216,7 @@ pub(super) struct AdminEndpoint {
 }
 
 /// Where an admin API listens.
+#[derive(PartialEq)]
 enum AdminSocket {
     Tcp(SocketAddr),
     Unix(UnixAddress),
@@ -296,6 +297,11 @@ impl AdminEndpoint {
         // For a remote server the configured listen address is unknown.
         let origin = socket.ip().is_loopback().then(|| format!("http://{host}"));
         Ok(Self { name: text.to_owned(), socket: AdminSocket::Tcp(socket), host, origin, read_timeout })
+    }
+
+    /// Returns whether both have one address, also if they were given by different names.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.socket == other.socket
     }
 
     /// As [`request`](Self::request), for requests that change the server. During an upgrade the former process has status 503 for them

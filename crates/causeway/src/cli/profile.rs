@@ -110,7 +110,15 @@ impl Profile {
             let address = super::client::default_address(&Registry::default())?.to_string();
             return Ok(vec![AdminEndpoint::parse(&address, "CADDY_ADMIN", READ_TIMEOUT)?]);
         }
-        self.address.iter().map(|address| AdminEndpoint::parse(address, "--address", READ_TIMEOUT)).collect()
+        let mut endpoints: Vec<AdminEndpoint> = Vec::new();
+        for address in &self.address {
+            let endpoint = AdminEndpoint::parse(address, "--address", READ_TIMEOUT)?;
+            if let Some(same) = endpoints.iter().find(|other| other.is_same(&endpoint)) {
+                bail!("--address: found '{}' and '{address}', which are one server, expected each once", same.name);
+            }
+            endpoints.push(endpoint);
+        }
+        Ok(endpoints)
     }
 
     /// Returns the request body. All servers get one body, including its seed.
@@ -250,10 +258,14 @@ impl Profiles {
         for endpoint in endpoints {
             let response =
                 endpoint.request("POST /causal/start", &[("Content-Type", "application/json")], body.as_bytes())?;
+            // Each response of an admin API is an object. A site may respond to any request with anything.
+            let status: Option<Value> = serde_json::from_str(&response.body).ok().filter(Value::is_object);
+            let Some(status) = status else {
+                bail!("{} is not the address of an admin API (HTTP {})", endpoint.name, response.status);
+            };
             response
                 .error_for_status()
                 .map_err(|message| anyhow!("the server on {} did not start a profile: {message}", endpoint.name))?;
-            let status = read_status(&endpoint, &response)?;
             let number = status["number"].as_u64();
             let number =
                 number.with_context(|| format!("the server on {} returned no profile number", endpoint.name))?;

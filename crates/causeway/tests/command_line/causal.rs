@@ -244,6 +244,7 @@ fn refused_requests() {
         ("POST /causal/start?seconds=x", 400, "seconds: found 'x', expected a number of seconds from 0.5 to 3600"),
         ("GET /causal?second=1", 400, "found 'second', expected one of seconds, budget, mode, targets, progress, seed"),
         ("GET /causal/report?format=svg", 400, "format: found 'svg', expected one of json, html, coz, folded, pprof"),
+        ("POST /causal/start?seconds=1&seconds=2", 400, "seconds: found twice, expected once"),
         ("GET /causal/start", 405, "method not allowed"),
         ("DELETE /causal", 405, "method not allowed"),
     ] {
@@ -396,6 +397,11 @@ fn the_command_and_several_servers() {
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("Error: no server listens on localhost:1;"));
     sites[0].until_ended();
+    // A site has no profiles, although it responds.
+    let site = format!("127.0.0.1:{}", sites[1].site);
+    let output = sites[0].directory.output(&["profile", "--address", &site]);
+    let want = format!("Error: {site} is not the address of an admin API (HTTP 200)\n");
+    assert_eq!((output.status.code(), &*String::from_utf8_lossy(&output.stderr)), (Some(1), &*want));
 }
 
 #[test]
@@ -456,6 +462,10 @@ fn mistakes_on_the_command_line() {
         (
             &["--mode", "fast"],
             "invalid value 'fast' for '--mode <MODE>'; [possible values: both, screen, confirm]; see `causeway profile --help`",
+        ),
+        (
+            &["--address", "localhost:1,127.0.0.1:1"],
+            "--address: found 'localhost:1' and '127.0.0.1:1', which are one server, expected each once",
         ),
         (
             &["--address", "localhost:1"],

@@ -1,9 +1,12 @@
 //! Parameters of a profile. A query and a JSON body use one set of names.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt::Formatter;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
 /// Longest profile.
@@ -59,6 +62,8 @@ impl ProfileOptions {
         for (key, value) in pairs(query) {
             options.set(&key, &value)?;
         }
+        let is_single = |key: &String| !matches!(&**key, "target" | "targets" | "progress");
+        check_distinct(pairs(query).map(|(key, _)| key).filter(is_single))?;
         Ok(options)
     }
 
@@ -91,6 +96,10 @@ impl ProfileOptions {
                 _ => set(value)?,
             }
         }
+        // A second time for the names: of members with one name, `Value` has the last.
+        let MemberNames(names) =
+            serde_json::from_slice(text).map_err(|error| format!("decoding request body: {error}, expected JSON"))?;
+        check_distinct(names.into_iter())?;
         Ok(options)
     }
 
@@ -127,6 +136,42 @@ impl ProfileOptions {
             _ => return Err(format!("found '{}', expected one of {NAMES}", clipped(key))),
         }
         Ok(())
+    }
+}
+
+/// Returns an error if a name occurs twice: the first of its values would have no effect.
+pub(super) fn check_distinct(names: impl Iterator<Item = String>) -> Result<(), String> {
+    let mut seen = HashSet::new();
+    for name in names {
+        if let Some(name) = seen.replace(name) {
+            return Err(format!("{}: found twice, expected once", clipped(&name)));
+        }
+    }
+    Ok(())
+}
+
+/// The names of an object's members, in their order and with repetitions.
+struct MemberNames(Vec<String>);
+
+impl<'de> Deserialize<'de> for MemberNames {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NamesVisitor;
+        impl<'de> Visitor<'de> for NamesVisitor {
+            type Value = MemberNames;
+
+            fn expecting(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<MemberNames, A::Error> {
+                let mut names = Vec::new();
+                while let Some((name, IgnoredAny)) = members.next_entry()? {
+                    names.push(name);
+                }
+                Ok(MemberNames(names))
+            }
+        }
+        deserializer.deserialize_map(NamesVisitor)
     }
 }
 
@@ -185,6 +230,9 @@ mod tests {
             ("mode=A", "mode: found 'A', expected one of both, screen, confirm"),
             ("seed=-1", "seed: found '-1', expected a whole number from 0 to 2^64-1"),
             ("target=", "target: found '', expected a target's name or a part of it"),
+            // One of the two values would have no effect.
+            ("seconds=1&seconds=2", "seconds: found twice, expected once"),
+            ("mode=screen&seed=1&mode=screen", "mode: found twice, expected once"),
             ("second=1", "found 'second', expected one of seconds, budget, mode, targets, progress, seed"),
         ] {
             assert_eq!(ProfileOptions::from_query(query), Err(want.to_owned()), "{query}");
@@ -193,6 +241,8 @@ mod tests {
             ("[1]", "found [1], expected an object with some of seconds, budget, mode, targets, progress, seed"),
             (r#"{"targets": [["a"]]}"#, "targets: found [\"a\"], expected a string or a number"),
             (r#"{"foo": null}"#, "found 'foo', expected one of seconds, budget, mode, targets, progress, seed"),
+            (r#"{"seconds": 1, "seconds": 2}"#, "seconds: found twice, expected once"),
+            (r#"{"targets": ["a"], "seed": 1, "targets": ["b"]}"#, "targets: found twice, expected once"),
             (r#"{"seconds": [1]}"#, "seconds: found [1], expected a string or a number"),
         ] {
             assert_eq!(ProfileOptions::from_json(json.as_bytes()), Err(want.to_owned()), "{json}");
