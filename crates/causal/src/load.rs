@@ -155,6 +155,7 @@ pub fn judge(blocks: &[ProbeBlock], utilisation: f64, clients: ClientBehaviour) 
     let needs_longer_probes = !blocks.is_empty() && ProbeBlock::sum(&mut blocks.iter()).pending() > PROBE_PENDING_MUCH;
     let (kind, half_width) = match by_clients {
         Some(_) => (LoadKind::Limited, LOAD_HALF_WIDTH_ENOUGH),
+        // The load counts as closed, without an elasticity: reports call it unknown.
         None => (LoadKind::Closed, f64::INFINITY),
     };
     let unknown = LoadVerdict { kind, elasticity: by_clients, half_width, blocks: 0, needs_longer_probes };

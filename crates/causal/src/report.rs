@@ -132,6 +132,7 @@ impl CurvePoint {
 
     /// Returns the half-width of the interval, before the end where all of the time is saved cuts it.
     pub(crate) fn half_width(&self) -> f64 {
+        // Only the lower end is as far from the gain as the errors are.
         if self.is_cut() { self.gain - self.low } else { (self.high - self.low) / 2.0 }
     }
 

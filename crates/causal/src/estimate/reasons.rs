@@ -361,6 +361,7 @@ fn lost(say: &mut impl FnMut(&str, ReasonCode, String), lost: &Lost, taken: u64)
 /// Adds a reason if the profiler's threads run at the priority of the program's. They then take processor time from the
 /// program where there is none to spare, so its requests take longer than without a profile.
 fn priority(say: &mut impl FnMut(&str, ReasonCode, String), is_refused: bool) {
+    // Lowering a priority needs no permission, so only a filter of system calls refuses it.
     if is_refused {
         let text = "the system refused a lower priority for the profiler's threads, as a container may: between windows \
                     they compete with the program's";

@@ -203,6 +203,7 @@ pub(super) fn interval(point: &CurvePoint) -> String {
     // A smaller gain is printed as 0.0, and `+0.0` would suggest one.
     let sign = if point.gain >= 0.0005 { "+" } else { "" };
     let gain = digits(point.gain, places);
+    // A symmetric interval would promise more than all of the time.
     if point.is_cut() {
         return format!("{sign}{gain} ({} to {}) %", digits(point.low, places), digits(point.high, places));
     }

@@ -82,6 +82,7 @@ impl Report {
                 quoted(&target.name)
             ));
         }
+        // One unknown effect is a reason for a longer profile; further ones add nothing to it.
         unknown.truncate(1);
         // Unknown effects come first only if there is no known gain, and last only if there are few other sentences.
         let [first, then] = if more.is_empty() { [unknown, Vec::new()] } else { [Vec::new(), unknown] };
@@ -150,6 +151,7 @@ impl Report {
     fn no_gain(&self, name: &str, target: &TargetReport) -> String {
         let (measure, curve) = self.counted(target);
         let top = curve.last().copied().unwrap_or_default();
+        // The part of the samples, and then of the time: the busiest thread is the one that the others wait for.
         let on_the_path = top.expected * self.load.utilisation;
         if target.samples >= NOTED_SAMPLES_FEW && on_the_path > top.high + top.half_width() {
             let share = percent(target.share);
@@ -157,6 +159,7 @@ impl Report {
                 "Making {name} faster would not help: it is off the critical path, with {share} of all samples."
             );
         }
+        // The measured bound and not the part of the time, which few samples do not show.
         format!(
             "Making {name} faster would not help: it is too small to matter, with at most {} of {}.",
             percent(top.high.max(0.0)),

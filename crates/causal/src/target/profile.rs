@@ -124,6 +124,7 @@ impl SampleProfile {
             if is_whole(&sampled, &kinds, &outermost) {
                 whole_spans.insert(name.clone());
             }
+            // Names of stages, routes and handlers are the same in every program.
             if progress::Span::of(span).is_of_server() {
                 server_spans.insert(name.clone());
             }
@@ -142,9 +143,11 @@ impl SampleProfile {
         let by_name: HashMap<(&str, TargetKind), usize> =
             chosen.iter().map(|&at| ((names[at].as_str(), kind(&items[at])), at)).collect();
         let role = |target: &Target| match target.kind {
+            // A name that the program's author gave to this piece of work.
             TargetKind::Span if !server_spans.contains(&target.name) => DuplicateRole::Named,
             TargetKind::Function | TargetKind::Inlined => {
                 let item = by_name.get(&(target.name.as_str(), target.kind)).map(|&at| &items[at]);
+                // In most of its samples no other function of the program is further in: callers have the same time.
                 let is_hot = item.is_some_and(|item| item.is_own && item.own * 2 >= item.all);
                 if is_hot && !distinct::is_of_server(&target.name) { DuplicateRole::Hot } else { DuplicateRole::Other }
             }
