@@ -102,7 +102,7 @@ impl UpstreamPool {
         let is_http2 = transport.versions == Versions::Http2;
         // Over HTTP/1.1 a head, or a trailer section, is parsed only when it is whole, so it must fit one block.
         if !is_http2 && transport.fastcgi.is_none() {
-            core.memory.blocks.grow(transport.head_bytes_max.max(transport.trailers_bytes_max) as usize);
+            core.memory.blocks.grow(transport.head_bytes_max as usize);
         }
         let membership = transport.connection_limits.as_ref().map(|limits| limits.join(address));
         // Over TLS the version is negotiated in the handshake.

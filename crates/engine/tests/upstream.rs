@@ -117,6 +117,46 @@ fn trailers_after_content_of_a_declared_length() {
     origin.end();
 }
 
+// Caddy passes the details of an error of gRPC, which are trailers and longer than those of requests. Their limit is that of the head.
+#[test]
+fn trailers_as_long_as_a_head() {
+    let server = TestServer::start(|_| {});
+    let over_http1: Act = |peer| {
+        for len in [12_000, 33_000] {
+            assert!(peer.head().starts_with("GET / "));
+            let trailers = format!("0\r\nX-T: {}\r\n\r\n", "v".repeat(len));
+            peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n".to_owned() + &trailers);
+        }
+    };
+    let over_http2: Act = |peer| {
+        peer.preface(&[]);
+        for len in [12_000, 33_000] {
+            let stream = peer.request();
+            peer.frame(kind::HEADERS, flag::END_HEADERS, stream, &status_200());
+            peer.frame(kind::DATA, flag::NONE, stream, b"hi");
+            let mut trailers = Vec::new();
+            literal(&mut trailers, b"x-t", "v".repeat(len).as_bytes());
+            let mut frames = trailers.chunks(16_384);
+            peer.frame(kind::HEADERS, flag::END_STREAM, stream, frames.next().unwrap());
+            frames.for_each(|frame| peer.frame(kind::CONTINUATION, flag::NONE, stream, frame));
+            peer.frame(kind::CONTINUATION, flag::END_HEADERS, stream, b"");
+        }
+        peer.frames_to_the_end();
+    };
+    for (connection, directory) in [(over_http1, ""), (over_http2, "2")] {
+        let origin = Origin::new(vec![connection]);
+        let target = format!("/forward{directory}/{}/", origin.port);
+        let mut client = server.http2();
+        let answer = client.get(&target);
+        assert_eq!(answer.text(), "hi");
+        assert_eq!(answer.trailers, [("x-t".to_owned(), "v".repeat(12_000))]);
+        let pending = client.send_request("GET", &target, None);
+        let error = client.wait(support::http2::answer(pending.response)).expect_err("trailers beyond the limit");
+        assert!(error.is_reset(), "{error}");
+        drop((client, origin));
+    }
+}
+
 // RFC 9110 §7.6.1: trailers that Connection names belong to the upstream's connection.
 #[test]
 fn trailers_that_connection_names() {

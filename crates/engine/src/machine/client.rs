@@ -57,7 +57,9 @@ impl ClientMachine {
         (address, round_trip): (&str, Duration),
         streams_max: Option<usize>,
     ) -> Self {
-        let (head_bytes_max, trailers_bytes_max) = (transport.head_bytes_max, transport.trailers_bytes_max);
+        let head_bytes_max = transport.head_bytes_max;
+        // The details of an error of gRPC are trailers, and may be as long as a head.
+        let trailers_bytes_max = head_bytes_max;
         // Boxed, so that a connection is not as large as the largest of the machines.
         if transport.fastcgi.is_some() {
             let limits = fastcgi::Limits { head_bytes_max, fields_max: FIELDS_MAX };

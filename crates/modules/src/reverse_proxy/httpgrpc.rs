@@ -72,7 +72,6 @@ pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<TransportPar
         read_timeout: timeout,
         write_timeout: timeout,
         head_bytes_max: HEAD_BYTES_MAX,
-        trailers_bytes_max: HEAD_BYTES_MAX,
         ..UpstreamTransport::default()
     };
     if let Some(limit) = duration("dial_timeout", &written.dial_timeout)? {

@@ -54,10 +54,8 @@ pub struct UpstreamTransport {
     pub connection_limits: Option<Arc<ConnectionLimits>>,
     /// Time limit for this wait; `None` is no limit.
     pub queue_timeout: Option<Duration>,
-    /// Bytes of a response head; 32 KiB.
+    /// Bytes of a response head, and those of a response's trailers; 32 KiB.
     pub head_bytes_max: u32,
-    /// Bytes of a response's trailers; 8 KiB.
-    pub trailers_bytes_max: u32,
 }
 
 impl Default for UpstreamTransport {
@@ -84,7 +82,6 @@ impl Default for UpstreamTransport {
             connection_limits: None,
             queue_timeout: None,
             head_bytes_max: 32 * 1024,
-            trailers_bytes_max: 8 * 1024,
         }
     }
 }
