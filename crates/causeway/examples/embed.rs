@@ -47,7 +47,7 @@ fn shout(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     for mut line in d.lines() {
         match &*line.name().text {
             "times" => {
-                times = line.sole_argument()?.text.parse().map_err(|_| line.word("found '{}', expected a number"))?
+                times = line.sole_argument()?.text.parse().map_err(|_| line.word("found '{}', expected a number"))?;
             }
             _ => return Err(line.unknown("unknown option '{}'", &["times"])),
         }
