@@ -136,6 +136,46 @@ fn frames_without_a_request_do_not_extend_a_shutdown() {
     }
 }
 
+// docs/limits.md: "output that the peer does not read". Bytes that the peer sends do not extend that time.
+#[test]
+fn sent_frames_do_not_extend_the_time_for_output() {
+    let server = TestServer::start(|setup| setup.timeouts.write.idle = SHORT);
+    // Windows of 256 MiB, for each stream (SETTINGS_INITIAL_WINDOW_SIZE) and the connection.
+    let settings = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x06\x04\0\0\0\0\0\0\x04\x10\0\0\0";
+    let window = b"\0\0\x04\x08\0\0\0\0\0\x10\0\0\0";
+    // RFC 7541: GET, http, and as literals :authority and :path.
+    let request = b"\0\0\x1a\x01\x05\0\0\0\x01\x82\x86\x01\x04test\x04\x10/bytes/100000000";
+    let window_update = b"\0\0\x04\x08\0\0\0\0\0\0\0\0\x01";
+    let mut client = server.client();
+    client.send([&settings[..], window, request].concat());
+    assert!(closes_despite(&mut client, &[window_update]));
+    assert_eq!(server.probe.outcome("/bytes/100000000").ending, Ending::TimedOut);
+}
+
+// A connection whose peer sends and reads makes progress, however slowly it reads.
+#[test]
+fn accepted_output_extends_the_time_for_output() {
+    let server = TestServer::start(|setup| setup.timeouts.write.idle = SHORT);
+    let body = bytes(20 * 1024 * 1024);
+    let mut client = server.client();
+    let mut reader = client.stream.try_clone().unwrap();
+    let upload = body.clone();
+    let writer = std::thread::spawn(move || {
+        client.send(format!(
+            "POST /echo HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+            upload.len()
+        ));
+        client.stream.write_all(&upload)
+    });
+    let (mut received, mut piece) = (0, vec![0; 256 * 1024]);
+    while let Ok(read @ 1..) = reader.read(&mut piece) {
+        received += read;
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    writer.join().unwrap().unwrap();
+    assert!(received > body.len(), "{received} bytes");
+}
+
 #[test]
 fn the_reader_of_a_stalled_body_gets_an_error() {
     let server = TestServer::start(|setup| setup.timeouts.body.idle = SHORT);

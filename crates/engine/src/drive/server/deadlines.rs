@@ -97,6 +97,11 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         }
     }
 
+    /// Returns whether received bytes extend the time of the awaited action. For unread output, only accepted output does.
+    pub(super) fn is_extended_by_input(&self) -> bool {
+        self.awaited != AwaitedAction::ReadOutput && !self.awaits_despite_traffic()
+    }
+
     fn awaited_action(&self, poll_cx: &PollContext<'_>, out: &WriteList) -> AwaitedAction {
         if self.phase == Phase::Lingering {
             return AwaitedAction::Close;

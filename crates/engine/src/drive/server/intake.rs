@@ -27,7 +27,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
                 if let Some(read) = read {
                     self.process_or_delay(read, poll_cx);
                 }
-                if !self.awaits_despite_traffic() {
+                if self.is_extended_by_input() {
                     self.line.last_progress = clock::now();
                 }
                 ControlFlow::Continue(true)
