@@ -361,6 +361,8 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             // RFC 9110 §15.5.20: the present plan might not have accepted this connection. The client may retry on another one.
             self.line.core.put_slot(slot);
             self.needs_lingering_close = true;
+            // A refused request is one too, so the wait for the next one begins again.
+            self.awaited = AwaitedAction::None;
             self.machine.drain(out);
             return self.machine.refuse(stream, StatusCode::MISDIRECTED_REQUEST, &clock::date(), out);
         }
