@@ -214,5 +214,35 @@ fn is_broken(error: &RedisError) -> bool {
 /// Whether the server refuses the call because it is no master, or has lost its own. It still serves reads, so it counts as reachable; but the
 /// address may lead to another server by now. A server that answers `LOADING` stays the same one.
 fn is_demoted(error: &RedisError) -> bool {
-    matches!(error.kind(), ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown))
+    match error.kind() {
+        ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown) => true,
+        // Every write is a script. Before Redis 7, the error of a command in a script is at the end of the script's own error.
+        ErrorKind::Server(ServerErrorKind::ResponseError) => {
+            error.detail().is_some_and(|detail| detail.contains("-READONLY You can't write against a read only"))
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // The answers of a replica to a script that writes: Redis 7, Redis 6 and 5, Redis 4; and to any call if its master is unreachable.
+    #[test]
+    fn errors_of_a_demoted_master() {
+        let script = "ERR Error running script (call to f_0123): @user_script:1: @user_script: 1:";
+        for (text, want) in [
+            ("READONLY You can't write against a read only replica. script: 0123, on @user_script:1.".to_owned(), true),
+            (format!("{script} -READONLY You can't write against a read only replica. "), true),
+            (format!("{script} -READONLY You can't write against a read only slave. "), true),
+            ("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.".to_owned(), true),
+            (format!("{script} -OOM command not allowed when used memory > 'maxmemory'. "), false),
+            ("LOADING Redis is loading the dataset in memory".to_owned(), false),
+        ] {
+            let answer = redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).unwrap();
+            let Value::ServerError(error) = answer else { panic!("{text}: {answer:?}") };
+            assert_eq!(is_demoted(&error.into()), want, "{text}");
+        }
+    }
 }
