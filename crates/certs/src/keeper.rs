@@ -684,8 +684,8 @@ fn is_due(managed: &LocalCertificateSpec, certificate: &Certificate, now: System
     due(managed, certificate) <= now || certificate.is_not_yet_valid(now)
 }
 
-/// Returns the certificate in the name's storage if it is fresh, or else signs a new one and stores it. If the name's lock is not free within
-/// `lock_timeout`, which is zero then, and `requirement` allows it, the certificate is only in memory until its renewal.
+/// Returns the certificate in the name's storage if it is fresh, or else signs a new one and stores it. If storage is optional and the name's
+/// lock is not free within `lock_timeout`, from which the wait is deducted, the certificate is only in memory until its renewal.
 fn obtain(
     managed: &LocalCertificateSpec,
     authority: &Authority,
@@ -696,7 +696,8 @@ fn obtain(
     let name = format!("issue_cert_{}", managed.name);
     // Held while reading and writing: of several processes one signs, and the others then find its certificate.
     let lock = match requirement {
-        StorageRequirement::Required => lock_if_writable(storage, &name, *lock_timeout)?,
+        // Without the lock the name fails, so the waits for others do not shorten this one.
+        StorageRequirement::Required => lock_if_writable(storage, &name, LOCK_TIMEOUT)?,
         StorageRequirement::Optional => lock_if_free(storage, &name, lock_timeout)?,
     };
     obtain_locked(managed, authority, (storage, &lock), requirement, now)

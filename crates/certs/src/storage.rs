@@ -10,7 +10,7 @@ mod redis;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 pub use file::FileStorage;
 pub use redis::{Compression, RedisSpec, RedisStorage, RedisTls};
@@ -131,17 +131,17 @@ pub(crate) fn lock_if_writable(storage: &dyn Storage, name: &str, timeout: Durat
     }
 }
 
-/// As [`lock_if_writable`], also if the lock is held elsewhere for longer than `left`, which is zero then: the wait for all locks of one load
-/// is bounded.
+/// As [`lock_if_writable`], also if the lock is held elsewhere for longer than `left`. The time of the wait is deducted from `left`: the wait for
+/// all locks of one load is bounded.
 ///
 /// # Errors
 /// [`Error::Random`].
 pub(crate) fn lock_if_free(storage: &dyn Storage, name: &str, left: &mut Duration) -> Result<Lock, Error> {
-    match lock_if_writable(storage, name, *left) {
-        Err(Error::Locked(location)) => {
-            *left = Duration::ZERO;
-            Ok(Lock::new(NotFree(location)))
-        }
+    let begun = Instant::now();
+    let lock = lock_if_writable(storage, name, *left);
+    *left = left.saturating_sub(begun.elapsed());
+    match lock {
+        Err(Error::Locked(location)) => Ok(Lock::new(NotFree(location))),
         lock => lock,
     }
 }

@@ -124,6 +124,36 @@ fn a_name_whose_lock_is_held_elsewhere() {
     assert!(names[1..].iter().all(|name| at(&name.name).exists()));
 }
 
+// One load waits for all locks of its names together, a lock that becomes free included. In a renewal, those waits do not shorten the wait for a
+// name that fails without its lock.
+#[test]
+fn waits_for_locks_are_deducted() {
+    let directory = Directory::new();
+    let inner = FileStorage::new(directory.path("data"));
+    let storage = Arc::new(WatchedStorage { inner, at_lock: OnceLock::new() });
+    let pause = Duration::from_millis(2);
+    let timeouts: Arc<Mutex<Vec<Duration>>> = Arc::default();
+    let taken = Arc::clone(&timeouts);
+    let watch = move |timeout| {
+        taken.lock().unwrap().push(timeout);
+        std::thread::sleep(pause);
+    };
+    assert!(storage.at_lock.set(Box::new(watch)).is_ok());
+    let hour = Duration::from_secs(60 * 60);
+    let served_for_longer = LocalCertificateSpec { lifetime: 24 * hour, renewal_ratio: 0.75, ..local("c.localhost") };
+    let managed = vec![local("a.localhost"), local("b.localhost"), served_for_longer];
+    let plan = CertificatePlan { storage: storage.clone(), ..wanted(&directory, &managed) };
+    let keeper = Keeper::open(plan, None, now()).unwrap();
+    let seen = std::mem::take(&mut *timeouts.lock().unwrap());
+    assert_eq!(seen[0], LOAD_LOCK_TIMEOUT);
+    assert!(seen[1] <= seen[0] - pause && seen[2] <= seen[1] - pause, "{seen:?}");
+    // Only the first two certificates are about to end.
+    keeper.renew(now() + 12 * hour - Duration::from_secs(60));
+    let seen = std::mem::take(&mut *timeouts.lock().unwrap());
+    assert_eq!((seen[0], seen[2]), (LOCK_TIMEOUT, LOCK_TIMEOUT));
+    assert!(seen[1] <= seen[0] - pause, "{seen:?}");
+}
+
 #[test]
 fn damaged_files_in_storage_are_replaced() {
     let directory = Directory::new();
@@ -185,10 +215,10 @@ fn a_failed_renewal_keeps_the_certificate() {
     assert!(!Arc::ptr_eq(&leaf(&keeper, "localhost"), &before));
 }
 
-/// A directory that calls a function where a name's lock is awaited.
+/// A directory that calls a function with the timeout where a name's lock is awaited.
 struct WatchedStorage {
     inner: FileStorage,
-    at_lock: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    at_lock: OnceLock<Box<dyn Fn(Duration) + Send + Sync>>,
 }
 
 impl std::fmt::Debug for WatchedStorage {
@@ -221,7 +251,7 @@ impl Storage for WatchedStorage {
     }
     fn lock_within(&self, name: &str, timeout: Duration) -> Result<Lock, Error> {
         if let Some(watch) = self.at_lock.get().filter(|_| name.starts_with("issue_cert_")) {
-            watch();
+            watch(timeout);
         }
         self.inner.lock_within(name, timeout)
     }
@@ -238,7 +268,7 @@ fn a_renewal_that_waits_blocks_nothing_else() {
     let keeper = Arc::new(Keeper::open(plan, None, now()).unwrap());
     let (looks, at_work) = (Arc::new(AtomicUsize::new(0)), Arc::downgrade(&keeper));
     let counted = Arc::clone(&looks);
-    let watch = move || {
+    let watch = move |_| {
         if counted.fetch_add(1, Ordering::Relaxed) > 0 {
             return;
         }
