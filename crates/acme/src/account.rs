@@ -121,7 +121,7 @@ async fn register_locked(
     if let Some(own) = &issuer.account_key {
         let (key, lock) = (own.pkcs8(), Arc::new(lock));
         let url = signed::find_account(issuer, authority, &key).await?;
-        store_key(&key, key_at, storage, &lock).await?;
+        store_key(&key, key_at, storage, &lock).await.map_err(AcmeError::after_answer)?;
         store_account(json!({ "status": "valid", "location": url }), account_at, storage, lock).await?;
         return Ok(StoredAccount { url, key });
     }
@@ -159,10 +159,7 @@ async fn register_locked(
             let (account, credentials) =
                 retry_bad_nonce!(client(authority).create(&new, issuer.directory.clone(), Some(&external)))?;
             let key = credentials.private_key().clone_key();
-            store_key(&key, key_at, storage, &lock).await.map_err(|error| match error {
-                AcmeError::Storage(error) => AcmeError::Unstored(error),
-                error => error,
-            })?;
+            store_key(&key, key_at, storage, &lock).await.map_err(AcmeError::after_answer)?;
             StoredAccount { url: account.id().to_owned(), key }
         }
     };
@@ -176,8 +173,11 @@ async fn register_locked(
     Ok(account)
 }
 
+/// Stores the record of an account that the authority has answered with.
 async fn store_account(record: Value, at: String, storage: &SharedStorage, lock: Arc<Lock>) -> Result<(), AcmeError> {
-    blocking(storage, move |_| Ok(lock.store(&at, format!("{record:#}").as_bytes(), Durability::Flushed)?)).await
+    let stored =
+        blocking(storage, move |_| Ok(lock.store(&at, format!("{record:#}").as_bytes(), Durability::Flushed)?));
+    stored.await.map_err(AcmeError::after_answer)
 }
 
 async fn store_key(

@@ -36,7 +36,8 @@ pub enum AcmeError {
     Timeout(Duration),
     /// The account's files in storage could not be read or written.
     Storage(causeway_certs::Error),
-    /// The authority has created an account that storage could not keep: each further attempt creates another one.
+    /// The authority has answered with an account that storage could not keep: each further attempt is another request to the authority, and
+    /// creates another account if that is an external one.
     Unstored(causeway_certs::Error),
     /// The account's key at this location is not a P-256 key.
     AccountKey(String),
@@ -91,6 +92,14 @@ impl AcmeError {
         }
     }
 
+    /// The error of an operation on storage after the authority has answered with an account.
+    pub(crate) fn after_answer(self) -> Self {
+        match self {
+            Self::Storage(error) => Self::Unstored(error),
+            error => error,
+        }
+    }
+
     /// Adds the time of a `Retry-After`, if there is one.
     pub(crate) fn not_before(self, at: Option<SystemTime>) -> Self {
         match at {
@@ -123,7 +132,7 @@ impl fmt::Display for AcmeError {
             Self::Malformed(found) => write!(f, "the authority's answer cannot be used: {found}"),
             Self::Timeout(timeout) => write!(f, "the authority did not answer within {} s", timeout.as_secs()),
             Self::Storage(error) => error.fmt(f),
-            Self::Unstored(error) => write!(f, "the authority's new account could not be stored: {error}"),
+            Self::Unstored(error) => write!(f, "the account at the authority could not be stored: {error}"),
             Self::AccountKey(location) => {
                 write!(f, "{location}: found an account key of another kind, expected a P-256 key as PEM")
             }

@@ -9,7 +9,8 @@ use causeway_certs::{FileStorage, KeyKind, SharedStorage};
 use serde_json::json;
 
 use super::authority::{AcmeStage, InjectedFault, ScriptedAuthority};
-use crate::{AcmeError, CertificateRequest, Issuer, ObtainedCertificate, Timing, obtain};
+use crate::account::storage_keys;
+use crate::{AcmeError, CertificateRequest, ExternalAccount, Issuer, ObtainedCertificate, Timing, obtain};
 
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -462,6 +463,44 @@ async fn the_account_of_a_key() {
     assert_eq!(fixture.authority.accounts(), [serde_json::json!({ "termsOfServiceAgreed": true })]);
     let keys = fixture.storage.list("acme").unwrap();
     assert_eq!(keys.iter().filter(|key| key.contains("/users/key-")).count(), 2, "{keys:?}");
+}
+
+// The documentation of `storage`: an order that fails because of the storage is tried again every 10 s. An account that is not stored counts as a
+// failure of the authority, whose attempts are fewer: the next attempt sends another request for the account, and with an external account (RFC 8555
+// §7.3.4) creates another one. Without an external account the key is stored first, so the authority gets no request.
+#[tokio::test]
+async fn an_account_that_cannot_be_stored() {
+    let key = rcgen::KeyPair::generate().unwrap().serialize_pem();
+    let existing = Issuer { account_key: crate::AccountKey::from_pem(&key), ..Issuer::default() };
+    let external = ExternalAccount { key_id: "id".to_owned(), mac_key: "a2V5".to_owned() };
+    let external = Issuer { external_account: Some(external), ..Issuer::default() };
+    for (at, settings, is_key_storable, requests) in [
+        (0, &existing, true, 1),
+        (1, &external, true, 1),
+        (2, &Issuer::default(), true, 1),
+        (3, &existing, false, 1),
+        (4, &external, false, 1),
+        (5, &Issuer::default(), false, 0),
+    ] {
+        let mut fixture = FaultFixture::new(&format!("unstored-{at}")).await;
+        fixture.issuer.account_key = settings.account_key.clone();
+        fixture.issuer.external_account = settings.external_account.clone();
+        let [account_at, _] = storage_keys(&fixture.issuer);
+        let path = fixture.dir.join("storage").join(account_at);
+        if is_key_storable {
+            // A directory in the place of the file, since permissions do not bind the superuser.
+            fs::create_dir_all(&path).unwrap();
+        } else {
+            // A directory of users that is empty, and where no file can be made.
+            let users = path.ancestors().nth(2).unwrap();
+            fs::create_dir_all(users.parent().unwrap()).unwrap();
+            std::os::unix::fs::symlink("/proc/nonexistent/users", users).unwrap();
+        }
+        let error = fixture.obtain().await.unwrap_err();
+        assert_eq!(matches!(error, AcmeError::Unstored(_)), requests == 1, "case {at}: {error:?}");
+        assert_eq!(error.is_of_storage(), requests == 0, "case {at}: {error:?}");
+        assert_eq!(fixture.authority.accounts().len(), requests, "case {at}: {error:?}");
+    }
 }
 
 // Caddy's `network_proxy`: all requests to the authority go through the proxy, by CONNECT (RFC 9110 §9.3.6).
