@@ -374,7 +374,9 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         let plan = self.listener.plan();
         let at = clock::now();
         // The time limit of the next head begins here, even if some of its bytes have arrived.
-        self.line.last_progress = at;
+        if self.awaited != AwaitedAction::ReadOutput {
+            self.line.last_progress = at;
+        }
         let scheme = if self.tls.is_some() { Scheme::Https } else { Scheme::Http };
         let arrival = Arrival { ends: endpoints, scheme, server: plan.server, at, upgrade, tls: self.tls.clone() };
         let cx = slot.spare.prepare(arrival, &plan.generation);

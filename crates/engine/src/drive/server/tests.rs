@@ -470,6 +470,18 @@ fn check_time(target: &str, frames: &[Vec<u8>], event: fn(&mut Bench)) {
     assert!(was_reset(&mut bench), "{target}: its time has passed");
 }
 
+// docs/limits.md: "output that the peer does not read". Neither bytes nor further requests extend that time.
+#[test]
+fn requests_do_not_extend_the_time_for_output() {
+    let mut bench = Bench::new();
+    bench.wire.borrow_mut().room = 0;
+    bench.sends(&[pair::head(1, "/fixed"), pair::end(1)]);
+    assert!(bench.turn().is_pending());
+    bench.connection.line.last_progress -= Duration::from_secs(3600);
+    bench.sends(&[pair::head(2, "/fixed"), pair::end(2)]);
+    assert!(bench.turn().is_ready());
+}
+
 // RFC 9110 §10.1.1: a peer that waits for a 100 (Continue) response is not late with its content.
 #[test]
 fn a_peer_that_waits_for_continue_is_not_late() {
