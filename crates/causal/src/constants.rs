@@ -703,6 +703,16 @@ pub(crate) const NOTED_WINDOWS_FEW: usize = 4;
 /// Unit: 1. Calibration: chosen.
 pub(crate) const NOTED_MISFIT: f64 = 0.03;
 
+/// A larger fraction of units that follow from waits without a known cause is noted, and the replay does not bound the gains.
+///
+/// Unit: 1. Calibration: chosen.
+pub(crate) const NOTED_UNEXPLAINED: f64 = 0.05;
+
+/// A larger fraction of the processor time that threads without an account use is noted.
+///
+/// Unit: 1. Calibration: chosen.
+pub(crate) const NOTED_UNREGISTERED: f64 = 0.15;
+
 /// A larger fraction of the time that is in units longer than the windows is noted.
 ///
 /// Unit: 1. Calibration: chosen.

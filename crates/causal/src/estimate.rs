@@ -34,13 +34,15 @@ pub use recording::{Recording, Recordings};
 pub use screen::{ReplayThreads, Scenario, Screen, ScreenResult, WindowDefaults};
 
 use crate::constants::{
-    ALLOWANCE_HOOKS, NORMAL_QUANTILE, PRECISE_HALF_WIDTH, PRECISE_TARGETS, REPLAY_UNFAITHFUL, SCREENED_TARGETS_MAX,
-    SEQUENCE_OBSERVATIONS_MIN,
+    ALLOWANCE_HOOKS, NORMAL_QUANTILE, NOTED_UNEXPLAINED, PRECISE_HALF_WIDTH, PRECISE_TARGETS, REPLAY_UNFAITHFUL,
+    SCREENED_TARGETS_MAX, SEQUENCE_OBSERVATIONS_MIN,
 };
 use crate::load::{ClientBehaviour, judge, limit};
 use crate::own;
 use crate::profiler::Modes;
-use crate::report::{GainSource, Load, LoadKind, OtherCurve, Perturbation, Report, TargetReport};
+use crate::report::{
+    CurvePoint, GAIN_ENDS, GainSource, Load, LoadKind, OtherCurve, Perturbation, Report, TargetReport,
+};
 use crate::statistics::{FALSE_DISCOVERIES, Ratio, benjamini_hochberg, sequence_half_width};
 use crate::target::{Target, Weights};
 use curve::{Curve, CurveErrors};
@@ -91,6 +93,8 @@ struct TargetContext<'a> {
     points: &'a [u32],
     /// Whether a replay without a change takes about the recorded time.
     is_faithful: bool,
+    /// Whether too many units are fixed in a replay, because no hook reported the cause of their waits.
+    is_fixed: bool,
     /// The time without hooks, as a fraction of the recorded time.
     bare: f64,
 }
@@ -189,9 +193,12 @@ impl<N: TargetSource> Analyst<N> {
         };
         // A smaller error of the replay only widens the intervals.
         let fidelity = *screened.fidelity.counted(verdict.kind);
-        let is_faithful = misfit(&fidelity) < REPLAY_UNFAITHFUL;
+        // A replay of fixed units reproduces any recording.
+        let is_fixed = screened.baseline.first().is_some_and(|first| first.unexplained > NOTED_UNEXPLAINED);
+        let is_faithful = misfit(&fidelity) < REPLAY_UNFAITHFUL && !is_fixed;
         let bare = bare.first().map_or(1.0, |&[time, _]| time);
-        let ground = TargetContext { targets: &targets, evidence, names: &names, points: &points, is_faithful, bare };
+        let ground =
+            TargetContext { targets: &targets, evidence, names: &names, points: &points, is_faithful, is_fixed, bare };
         for case in &cases {
             let target = self.target(case, &ground, &mut report);
             report.targets.push(target);
@@ -224,7 +231,8 @@ impl<N: TargetSource> Analyst<N> {
     }
 
     fn target(&self, case: &TargetResults<'_>, ground: &TargetContext<'_>, report: &mut Report) -> TargetReport {
-        let (target, TargetContext { targets, evidence, names, points, is_faithful, bare }) = (case.target, *ground);
+        let (target, TargetContext { targets, evidence, names, points, is_faithful, is_fixed, bare }) =
+            (case.target, *ground);
         // Blocks of a function are also those of its only caller.
         let same: Vec<&str> =
             targets.iter().filter(|one| is_same(&one.weights, &target.weights)).map(|one| one.name.as_str()).collect();
@@ -243,17 +251,23 @@ impl<N: TargetSource> Analyst<N> {
         // Pauses need no model, but many windows. If the replay reproduces the recorded time, it is more reliable.
         let prefers_replay = is_faithful && !only_confirmed;
         let differs = reasons::disagreement(&target.name, prefers_replay, &screened, &confirmed, &mut report.reasons);
-        let from_pauses = only_confirmed || differs && !prefers_replay;
+        let from_pauses = only_confirmed || differs && !prefers_replay || is_fixed && !confirmed.is_empty();
+        // A replay shows the gain of the units that it can move: of the others, any part of the time may be saved, too.
+        let bounded = |mut curve: Vec<CurvePoint>| {
+            curve.iter_mut().filter(|_| is_fixed).for_each(|point| point.high = GAIN_ENDS.1);
+            curve
+        };
         let others = points.iter().zip(&case.curves).skip(1).filter_map(|(&point, curve)| {
-            let (progress, curve, latency) = (names[point as usize].clone(), curve.gains(), curve.latencies());
+            let (progress, curve, latency) =
+                (names[point as usize].clone(), bounded(curve.gains()), bounded(curve.latencies()));
             (!curve.is_empty()).then_some(OtherCurve { progress, curve, latency })
         });
         TargetReport {
             name: target.name.clone(),
             kind: target.kind,
             share: target.share,
-            curve: if from_pauses { confirmed.clone() } else { screened },
-            latency,
+            curve: if from_pauses { confirmed.clone() } else { bounded(screened) },
+            latency: bounded(latency),
             mode: if from_pauses { GainSource::Confirmed } else { GainSource::Screened },
             samples: target.samples,
             confirmed,

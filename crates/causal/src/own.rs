@@ -46,6 +46,12 @@ pub(crate) fn is_priority_refused() -> bool {
     IS_PRIORITY_REFUSED.load(Relaxed)
 }
 
+/// Returns the processor time of this process, nanoseconds.
+pub(crate) fn process_cpu_time() -> u64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 /// Returns the total of [`charge_cpu_time`] so far, divided by the number of processors of this process: nanoseconds.
 pub(crate) fn cpu_time_charged() -> u64 {
     by_processor(CHARGED.load(Relaxed))

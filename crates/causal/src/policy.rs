@@ -307,6 +307,13 @@ impl Policy for Recorder {
         }
     }
 
+    fn after_queue(&self, account: &'static Account, stamp: Stamp) {
+        let paused = self.pausing(account, |ledger, window, now| ledger.received(account, window, stamp, 0, now));
+        if paused.is_none() {
+            self.record(account, |window, _| Event::Dequeued { message: stamp.value(window).unwrap_or(0) });
+        }
+    }
+
     fn before_block(&self, account: &'static Account) {
         if self.pausing(account, |ledger, _, now| ledger.block_began(account, now)).is_none() {
             // In case a window opens during the block.

@@ -64,6 +64,7 @@ pub struct Replay {
     measured: [WindowOutcome; 2],
     /// By point.
     cuts: Vec<UnitCuts>,
+    unexplained: Vec<u64>,
 }
 
 impl Replay {
@@ -80,12 +81,12 @@ impl Replay {
     #[must_use]
     pub fn next(self, trace: &Trace, wakeup_latency: Option<f64>, cold: &ColdCosts, lengths: &WindowLengths) -> Self {
         let mut script = convert::convert(trace, wakeup_latency, cold, self.script);
-        let (totals, cuts) = recorded(&mut script, lengths);
+        let (totals, cuts, unexplained) = recorded(&mut script, lengths);
         let models = [LoadModel::Closed, LoadModel::Open];
         let selections = totals.selections();
         let measured = models.map(|model| totals.outcome(&selections, model));
         let jobs_by_mark = models.map(|model| JobsByMark::new(&script, model));
-        Self { script, jobs_by_mark, selections, measured, cuts }
+        Self { script, jobs_by_mark, selections, measured, cuts, unexplained }
     }
 
     /// Returns the window's outcome as recorded, computed in the way of a replay with that load model.
@@ -97,6 +98,12 @@ impl Replay {
     /// Returns the units of `point` that the window's begin cut; none if it made no progress.
     pub(crate) fn cuts(&self, point: u32) -> UnitCuts {
         self.cuts.get(point as usize).copied().unwrap_or_default()
+    }
+
+    /// Returns the number of units of `point` that follow from a wait of an event loop whose cause no hook reported: in a replay they
+    /// end at the recorded time.
+    pub(crate) fn unexplained(&self, point: u32) -> u64 {
+        self.unexplained.get(point as usize).copied().unwrap_or_default()
     }
 
     /// Replays the window with `speedup` (0 to 1) of the target's time saved. Deterministic.
@@ -157,6 +164,7 @@ impl JobsByMark {
                 }
                 _ => None,
             })
+            .chain((0..).zip(&script.jobs).filter(|(_, job)| job.room != NONE).map(|(number, job)| (job.room, number)))
             .collect();
         // By mark, then in the order of the script: counting offsets give each mark's jobs as one slice.
         pairs.sort_unstable();
@@ -514,14 +522,18 @@ impl<'a> Simulation<'a> {
         let mut wakes = false;
         self.marks[mark as usize] = self.now;
         for &job in self.jobs_by_mark.of(mark) {
-            let Job { thread, cause, is_from_own_thread, .. } = self.script.jobs[job as usize];
+            let Job { thread, cause, room, is_from_own_thread, .. } = self.script.jobs[job as usize];
+            // A job that needs two marks begins after the later one.
+            if room != NONE && (self.ready(cause.when) == NOT_YET || self.marks[room as usize] == NOT_YET) {
+                continue;
+            }
             let is_program = matches!(cause.when, ReadyTime::After { edge: EdgeKind::Program, .. });
             wakes |= is_program && !self.threads[thread as usize].is_busy;
             // A message to itself is handled in this turn, without another look.
             if is_from_own_thread {
                 self.threads[thread as usize].turn.push_back((job, self.now));
             } else {
-                self.push(self.ready(cause.when), DueEvent::Ready(job));
+                self.push(self.ready(cause.when).max(self.now), DueEvent::Ready(job));
             }
         }
         for thread in std::mem::take(&mut self.awaiting[mark as usize]) {

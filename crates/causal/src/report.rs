@@ -330,6 +330,10 @@ pub enum ReasonCode {
     Disagreement,
     /// An unchanged replay does not take the recorded time.
     Fidelity,
+    /// Units follow from waits whose cause no hook reported, so a replay cannot move them.
+    Unexplained,
+    /// Threads that are not registered use much of the processor time.
+    Unregistered,
     /// The interval is wider than it should be, the probes do not show the kind of load, or units are longer than the
     /// windows.
     Imprecise,

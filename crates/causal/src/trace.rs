@@ -24,6 +24,8 @@ pub enum Event {
     Sent { message: u64 },
     /// It took a message, after it was blocked for `blocked`.
     Took { message: u64, blocked: u64 },
+    /// It took a message that waited in a queue until its present work made room.
+    Dequeued { message: u64 },
     /// It blocks for an unspecified event; an event loop waits for its next event.
     BlockBegan,
     /// It is no longer blocked.
@@ -147,12 +149,13 @@ mod tag {
     pub(super) const VISIT_BEGAN: u64 = 17;
     pub(super) const VISIT_ENDED: u64 = 18;
     pub(super) const WAKING: u64 = 19;
+    pub(super) const DEQUEUED: u64 = 20;
     /// The second entry of the event before.
     pub(super) const MORE: u64 = 255;
 }
 
 /// Number of values for tags of events, from 0.
-const TAGS: usize = tag::WAKING as usize + 1;
+const TAGS: usize = tag::DEQUEUED as usize + 1;
 
 impl Event {
     /// Encodes the event as entries of a log; the second one only if the event needs it.
@@ -164,6 +167,7 @@ impl Event {
             Self::Waking(kind) => (tag::WAKING, u64::from(kind), None),
             Self::Sent { message } => (tag::SENT, message, None),
             Self::Took { message, blocked } => (tag::TOOK, message, (blocked > 0).then_some(blocked)),
+            Self::Dequeued { message } => (tag::DEQUEUED, message, None),
             Self::BlockBegan => (tag::BLOCK_BEGAN, 0, None),
             Self::BlockEnded => (tag::BLOCK_ENDED, 0, None),
             Self::Locked { lock, sharing, blocked } => {
@@ -216,6 +220,7 @@ fn event(now: u64, word: u64, more: Option<u64>) -> Option<Event> {
         tag::WAKING => Event::Waking(number as u32),
         tag::SENT => Event::Sent { message: number },
         tag::TOOK => Event::Took { message: number, blocked: more },
+        tag::DEQUEUED => Event::Dequeued { message: number },
         tag::BLOCK_BEGAN => Event::BlockBegan,
         tag::BLOCK_ENDED => Event::BlockEnded,
         // Sharing is in the tag, because the number and the second entry are both taken.
@@ -251,12 +256,13 @@ mod tests {
     }
 
     /// At least one event of each variant.
-    pub(super) const EVENTS: [Event; 21] = [
+    pub(super) const EVENTS: [Event; 22] = [
         Event::Kind(7),
         Event::Waking(8),
         Event::Sent { message: 1 << 39 },
         Event::Took { message: 3, blocked: 0 },
         Event::Took { message: 3, blocked: 9 },
+        Event::Dequeued { message: 2 },
         Event::BlockBegan,
         Event::BlockEnded,
         Event::Locked { lock: 4, sharing: Sharing::Exclusive, blocked: 5 },

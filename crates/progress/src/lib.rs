@@ -58,7 +58,7 @@
 //! - `account`: the state of each thread; `log`: the entries that a thread writes for the profiler.
 //! - `span`, `point`, `stamp`: measured sections, progress counters, and the value that a message carries.
 //! - `span_stack`: the open spans and synchronisation sites of a thread; `site`: synchronisation sites as spans;
-//!   `blocked`: a blocked thread.
+//!   `blocked`: a blocked thread; `task_wait`: a task's wait without hooks.
 //! - `hooks`: the policy and the functions that reach it.
 //! - [`sync`], [`thread`]: std's modules, with hooks.
 
@@ -72,16 +72,18 @@ mod span;
 mod span_stack;
 mod stamp;
 pub mod sync;
+mod task_wait;
 pub mod thread;
 
 pub use account::{Account, accounts, current, register_thread};
 pub use hooks::{
-    Attention, Policy, after_block, after_receive, answered, arrived, at, before_block, before_lock, before_send,
-    before_unlock, before_write, called, hold, install, is_active, is_policy_called, lock_acquired, set_attention,
-    sleep_began, sleep_ended, worker_began,
+    Attention, Policy, after_block, after_queue, after_receive, answered, arrived, at, before_block, before_lock,
+    before_send, before_unlock, before_write, called, hold, install, is_active, is_policy_called, lock_acquired,
+    set_attention, sleep_began, sleep_ended, worker_began,
 };
 pub use log::{ENTRIES_MAX, Entry, Log};
 pub use point::{Point, Visit, points};
 pub use span::{Entered, KeptNames, Leased, Span, spans, stage};
 pub use span_stack::{ContextStep, recompute_kinds, steps};
 pub use stamp::{Lock, Sharing, Stamp};
+pub use task_wait::TaskWait;

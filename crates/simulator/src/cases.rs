@@ -141,7 +141,7 @@ pub fn upstream(clients: usize) -> Program {
         TaskStep::Await,
         TaskStep::Begin,
         work(OTHER, Time::Random(10 * US), false),
-        TaskStep::Call { callee: 9, time: Time::Random(300 * US), is_target: true },
+        TaskStep::Call { callee: 9, time: Time::Random(300 * US), is_target: true, connections: None },
         work(OTHER, Time::Random(10 * US), false),
         TaskStep::Write,
         TaskStep::End(0),
@@ -201,6 +201,33 @@ pub fn sleepers(clients: usize) -> Program {
     loops(1, clients, &steps)
 }
 
+/// An event loop that asks one upstream, and then another one over two connections at most. The target is one of them.
+#[must_use]
+pub fn limited(clients: usize, is_target_limited: bool) -> Program {
+    let call =
+        |callee, is_target, connections| TaskStep::Call { callee, time: Time::About(300 * US), is_target, connections };
+    let steps = [
+        TaskStep::Await,
+        TaskStep::Begin,
+        work(OTHER, Time::Random(5 * US), false),
+        call(8, !is_target_limited, None),
+        work(OTHER, Time::Random(5 * US), false),
+        call(9, is_target_limited, Some(0)),
+        work(OTHER, Time::Random(5 * US), false),
+        TaskStep::Write,
+        TaskStep::End(0),
+    ];
+    Program { connections: vec![2], ..loops(1, clients, &steps) }
+}
+
+/// An event loop whose handlers leave `time` nanoseconds of each request to a thread that reports nothing.
+#[must_use]
+pub fn elsewhere(clients: usize, time: u64) -> Program {
+    let mut steps = request();
+    steps.insert(4, TaskStep::Sleep(Time::Random(time)));
+    loops(1, clients, &steps)
+}
+
 /// An event loop with a negligible target: 20 ns of 50 µs.
 #[must_use]
 pub fn worthless(clients: usize) -> Program {
@@ -245,6 +272,11 @@ pub fn all() -> Vec<Case> {
         closed("an upstream of a loop that is cold after sleep", cold(upstream(4))),
         closed("an independent burner, 4 connections", burner(4)),
         closed("handlers that sleep, 32 connections", sleepers(32)),
+        closed("handlers that sleep, 2 connections", sleepers(2)),
+        closed("handlers that wait, busy loop", elsewhere(8, 60 * US)),
+        closed("half of a request on an unreported thread", elsewhere(2, 50 * US)),
+        closed("two upstreams, the target unlimited", limited(8, false)),
+        closed("two upstreams, the target over 2 connections", limited(8, true)),
         closed("a writer per frame, no round trip", writers(0)),
         closed("a writer per frame, 1 ms", writers(MS)),
         closed("a writer per frame, 20 ms", writers(20 * MS)),

@@ -68,11 +68,20 @@ struct Barrier {
     waiters: Vec<usize>,
 }
 
+/// Connections to an upstream.
+struct Connections {
+    free: usize,
+    /// The tasks that wait for one, with the stamps of their messages.
+    waiting: VecDeque<(usize, Stamp)>,
+}
+
 /// The event for which a task is suspended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
     Nothing,
     Request,
+    /// A free connection.
+    Connection,
     Answer,
     Timer,
 }
@@ -153,6 +162,7 @@ pub(crate) struct Machine<'a> {
     queues: Vec<Queue>,
     locks: Vec<Lock>,
     barriers: Vec<Barrier>,
+    connections: Vec<Connections>,
     /// By kind of work.
     pub(crate) kinds: Vec<KindTime>,
     pub(crate) observer: Observer,
@@ -201,6 +211,11 @@ impl<'a> Machine<'a> {
             queues: program.queues.iter().map(queue).collect(),
             locks: (0..program.locks()).map(|_| Lock::default()).collect(),
             barriers: program.barriers.iter().map(|_| Barrier::default()).collect(),
+            connections: program
+                .connections
+                .iter()
+                .map(|&free| Connections { free, waiting: VecDeque::new() })
+                .collect(),
             kinds: Vec::new(),
             observer: Observer::new(program, seed),
         };
@@ -313,7 +328,7 @@ impl<'a> Machine<'a> {
     fn resume(&mut self, thread: usize, task: usize) -> bool {
         let state = &mut self.tasks[task];
         match std::mem::replace(&mut state.wait, Wait::Nothing) {
-            Wait::Nothing => {}
+            Wait::Nothing | Wait::Connection => {}
             Wait::Request => {
                 let arrived = *state.inbox.front().expect("a request that made it ready");
                 // 0 makes the ledger estimate the arrival.
@@ -336,6 +351,7 @@ impl<'a> Machine<'a> {
                 }
                 self.threads[thread].cause = state.arrived_at;
                 self.observer.answered(thread, state.pending_stamp, state.arrived_at, self.now);
+                self.free_connection(thread, task);
             }
             Wait::Timer => {
                 self.threads[thread].cause = state.arrived_at;
@@ -419,7 +435,7 @@ impl<'a> Machine<'a> {
             TaskStep::Barrier(barrier) => self.wait_at_barrier(thread, task, barrier),
             TaskStep::Await => self.await_request(thread, task),
             TaskStep::Write => self.write(thread, task),
-            TaskStep::Call { callee, time, is_target } => self.call(thread, task, callee, time, is_target),
+            TaskStep::Call { connections, .. } => self.call(thread, task, connections),
             TaskStep::Begin => {
                 // A unit's latency counts from the arrival of its request, or from here without one.
                 let cause = if self.threads[thread].cause > 0 { self.threads[thread].cause } else { self.now };
@@ -615,16 +631,51 @@ impl<'a> Machine<'a> {
         self.advance(thread, task)
     }
 
-    fn call(&mut self, thread: usize, task: usize, callee: u32, time: Time, is_target: bool) -> StepResult {
+    fn call(&mut self, thread: usize, task: usize, connections: Option<usize>) -> StepResult {
         if !self.pay(thread, false) {
             return Stops;
         }
+        if let Some(number) = connections {
+            let connections = &mut self.connections[number];
+            if connections.free == 0 {
+                let stamp = self.observer.sent(thread, self.now);
+                connections.waiting.push_back((task, stamp));
+                return self.suspend(thread, task, Wait::Connection);
+            }
+            connections.free -= 1;
+        }
+        self.send_call(thread, task);
+        self.suspend(thread, task, Wait::Answer)
+    }
+
+    /// Sends the call of the task's present step, and moves the task to its next step.
+    fn send_call(&mut self, thread: usize, task: usize) {
+        let TaskStep::Call { callee, time, is_target, .. } = self.program.tasks[task].steps[self.tasks[task].at] else {
+            unreachable!("the step is a call");
+        };
         self.tasks[task].pending_stamp = self.observer.called(thread, callee, self.now);
         let time = time.draw(&mut self.tasks[task].random);
         // In the true run the upstream itself is faster.
         self.after(if is_target { time * (1.0 - self.speedup) } else { time }, Event::Ready(task));
         self.advance(thread, task);
-        self.suspend(thread, task, Wait::Answer)
+    }
+
+    /// After the task's call, which was its last step: its connection takes the call that has waited longest.
+    fn free_connection(&mut self, thread: usize, task: usize) {
+        let steps = &self.program.tasks[task].steps;
+        let last = (self.tasks[task].at + steps.len() - 1) % steps.len();
+        let TaskStep::Call { connections: Some(number), .. } = steps[last] else { return };
+        let connections = &mut self.connections[number];
+        let Some((next, stamp)) = connections.waiting.pop_front() else {
+            connections.free += 1;
+            return;
+        };
+        // The task's own work continues after that, as another task of the loop.
+        let own = self.observer.sent(thread, self.now);
+        self.observer.dequeued(thread, stamp, self.now);
+        self.send_call(thread, next);
+        self.tasks[next].wait = Wait::Answer;
+        self.observer.took(thread, own, 0, self.now);
     }
 
     fn count(&mut self, kind: u32, time: f64, is_target: bool) {

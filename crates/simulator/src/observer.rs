@@ -246,6 +246,16 @@ impl Observer {
         }
     }
 
+    /// The thread took a message that had waited until its present work made room.
+    pub(crate) fn dequeued(&mut self, thread: usize, stamp: Stamp, now: u64) {
+        if self.mode == Mode::Record {
+            let message = stamp.value(self.window).unwrap_or(0);
+            self.write(thread, now, Event::Dequeued { message });
+        } else {
+            self.took(thread, stamp, 0, now);
+        }
+    }
+
     pub(crate) fn block_began(&mut self, thread: usize, now: u64) {
         match self.mode {
             Mode::Rest => {

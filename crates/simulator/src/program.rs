@@ -38,6 +38,8 @@ pub enum TaskStep {
         time: Time,
         /// Whether the upstream is the target.
         is_target: bool,
+        /// The connections that it needs one of; `None` if there is no limit.
+        connections: Option<usize>,
     },
     /// Begins a unit of progress, timed from the arrival of the message that the task processes. Messages carry it on.
     Begin,
@@ -72,6 +74,8 @@ pub struct Program {
     pub tasks: Vec<Task>,
     /// The capacity of each queue, in messages.
     pub queues: Vec<usize>,
+    /// The number of connections in each set; their tasks share one thread.
+    pub connections: Vec<usize>,
     /// The number of tasks at each barrier.
     pub barriers: Vec<usize>,
     /// Whether the program learns when a request reached the machine.

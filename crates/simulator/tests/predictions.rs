@@ -141,6 +141,12 @@ const KNOWN: &[KnownError] = &[
         [0.0, 0.0, 100.0],
         "pauses cannot try an upstream that takes no time",
     ),
+    KnownError(
+        GainSource::Confirmed,
+        "two upstreams, the target unlimited",
+        [3.2, 3.2, 100.0],
+        "pauses cannot try an upstream that takes no time",
+    ),
     // A loop's timers are not held: the whole loop sleeps off their delay.
     KnownError(GainSource::Confirmed, "handlers that sleep", [0.0, 0.0, 4.5], "pauses do not hold timers"),
 ];

@@ -17,6 +17,8 @@ pub(super) struct Baseline {
     /// Mean time from begin to end, nanoseconds; `None` if no unit was recorded whole.
     pub(super) latency: Option<f64>,
     pub(super) cuts: UnitCuts,
+    /// Fraction of the units that follow from waits without a known cause.
+    pub(super) unexplained: f64,
 }
 
 /// Returns the points with curves: those requested, then the others by their hits.
@@ -48,22 +50,30 @@ pub(super) fn probes(evidence: &Evidence, point: Option<&u32>) -> Vec<ProbeBlock
     evidence.probes.iter().map(at_point).collect()
 }
 
-/// Returns the recorded mean time of a unit, and the cut units, by point.
+/// Returns the recorded mean time of a unit, the cut units and those without a known cause, by point.
 pub(super) fn baseline(recordings: &[Arc<Recording>], usual: &WindowDefaults, points: &[u32]) -> Vec<Baseline> {
-    let mut sums = vec![(0.0, 0.0, UnitCuts::default()); points.len()];
+    let mut sums = vec![(0.0, 0.0, UnitCuts::default(), [0; 2]); points.len()];
     let mut memory = ReplayMemory::default();
     for recording in recordings.iter().take(SCREENED_WINDOWS_FIRST * 2) {
         own::wait_while_suspended();
         let replay = memory.replay(recording, usual);
-        for (&point, (sum, count, cuts)) in points.iter().zip(&mut sums) {
+        for (&point, (sum, count, cuts, [unexplained, hits])) in points.iter().zip(&mut sums) {
             cuts.add(&replay.cuts(point));
+            *unexplained += replay.unexplained(point);
             let point = replay.measured(LoadModel::Closed).point(point);
+            *hits += point.hits;
             *sum += point.latency_mean * point.timed;
             *count += point.timed;
         }
     }
     let mean = |sum: f64, count: f64| (count > 0.0).then(|| sum / count);
-    sums.into_iter().map(|(sum, count, cuts)| Baseline { latency: mean(sum, count), cuts }).collect()
+    sums.into_iter()
+        .map(|(sum, count, cuts, [unexplained, hits])| Baseline {
+            latency: mean(sum, count),
+            cuts,
+            unexplained: unexplained as f64 / hits.max(1) as f64,
+        })
+        .collect()
 }
 
 /// Returns the ratio's mean; 1 without any window.

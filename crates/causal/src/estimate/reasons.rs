@@ -2,8 +2,8 @@
 
 use crate::constants::{
     NOTED_MISFIT, NOTED_RATE_CHANGE, NOTED_RATE_ERRORS, NOTED_SAMPLES_FEW, NOTED_SAMPLES_LOST, NOTED_TARGETS,
-    NOTED_UNITS_FEW, NOTED_UNSEEN, NOTED_WIDE_PART, NOTED_WIDE_POINTS, NOTED_WINDOWS_FEW, PHASE_CHANGE_MIN,
-    PHASE_CHANGE_NOTED, PHASE_ERRORS_MIN, PROGRESS_POINTS_MAX, RECORD_LENGTH_MAX,
+    NOTED_UNEXPLAINED, NOTED_UNITS_FEW, NOTED_UNREGISTERED, NOTED_UNSEEN, NOTED_WIDE_PART, NOTED_WIDE_POINTS,
+    NOTED_WINDOWS_FEW, PHASE_CHANGE_MIN, PHASE_CHANGE_NOTED, PHASE_ERRORS_MIN, PROGRESS_POINTS_MAX, RECORD_LENGTH_MAX,
 };
 use crate::estimate::Evidence;
 use crate::estimate::baseline::Baseline;
@@ -208,6 +208,7 @@ pub(super) fn add(report: &mut Report, evidence: &Evidence, seen: &ReasonFacts<'
             ),
         );
     }
+    unexplained(&mut say, report, evidence, seen.baseline);
     unseen(&mut say, report, evidence, seen.baseline);
     for name in evidence.unaffordable.iter().filter(|name| !is_confirmed(name, seen.targets, evidence)) {
         say(
@@ -246,6 +247,36 @@ pub(super) fn add(report: &mut Report, evidence: &Evidence, seen: &ReasonFacts<'
     report.reasons.extend(reasons);
     if seen.is_final && units > 0 {
         targets(report, seen);
+    }
+}
+
+/// Adds reasons for waits whose cause is not known, and for work on threads without an account.
+fn unexplained(
+    say: &mut impl FnMut(&str, ReasonCode, String),
+    report: &Report,
+    evidence: &Evidence,
+    baseline: &[Baseline],
+) {
+    for (progress, baseline) in report.progress.iter().zip(baseline) {
+        if baseline.unexplained > NOTED_UNEXPLAINED {
+            let (name, percent) = (&progress.name, baseline.unexplained * 100.0);
+            let text = format!(
+                "{percent:.0} % of the units of `{name}` follow from waits of an event loop for events that no hook reported: a replay leaves them at their recorded times, so gains may be larger than it finds; report these waits, with `progress::TaskWait` for instance"
+            );
+            say("", ReasonCode::Unexplained, text);
+        }
+    }
+    let (unregistered, registered) = evidence
+        .recordings
+        .iter()
+        .fold((0.0, 0.0), |sum, one| (sum.0 + one.unregistered as f64, sum.1 + one.busy + one.hooks));
+    let part = unregistered / (unregistered + registered).max(1.0);
+    if part > NOTED_UNREGISTERED {
+        let text = format!(
+            "threads that are not registered use {:.0} % of the processor time (a runtime's threads for blocking work, for example): their functions are no targets, and waits for them keep their recorded lengths; start them with `progress::thread`, or call `progress::register_thread` on them",
+            part * 100.0
+        );
+        say("", ReasonCode::Unregistered, text);
     }
 }
 

@@ -32,6 +32,8 @@ pub struct Recording {
     pub hook_count: u64,
     /// Processor time to read the window, divided by the number of processors, nanoseconds; 0 if unknown.
     pub reading: u64,
+    /// Processor time of threads without an account, nanoseconds; 0 if unknown.
+    pub unregistered: u64,
     /// Units of progress, by point.
     pub hits: Vec<u64>,
     /// Mean time of a unit, each weighted by its time, nanoseconds; 0 without any. Less than the truth if units are
@@ -108,6 +110,7 @@ impl Recording {
             busiest: (busiest / length.max(1) as f64).min(1.0),
             hook_count,
             reading: 0,
+            unregistered: 0,
             hits,
             unit_time: unit_time(trace),
             calls,

@@ -466,6 +466,60 @@ fn a_disagreement_names_the_result_that_the_curve_shows() {
     }
 }
 
+/// Units that follow from unreported waits end at their recorded times in a replay. That is no proof that the target is off the
+/// critical path.
+#[test]
+fn a_replay_of_unexplained_units_bounds_no_gain() {
+    let name = "estimate unexplained";
+    let point = progress::Point::named(name).id();
+    let mut events = Vec::new();
+    for unit in 0..100 {
+        let at = unit * 100_000;
+        events.extend([
+            (at, Event::BlockEnded),
+            (at, Event::Arrived { connection: 1, at }),
+            (at, Event::Kind(1)),
+            (at + 40_000, Event::Kind(2)),
+            (at + 40_000, Event::BlockBegan),
+            (at + 80_000, Event::BlockEnded),
+            (at + 90_000, Event::Written { connection: 1 }),
+            (at + 90_000, Event::Hit { point }),
+            (at + 90_000, Event::BlockBegan),
+        ]);
+    }
+    let thread = Thread { number: 0, is_worker: true, runnable: 1.0, kind: 2, events };
+    let trace = Trace { time: 0..10_000_000, threads: vec![thread], ..Trace::default() };
+    let window = || Arc::new(Recording { unregistered: 1_000_000, ..Recording::new(&trace, |_| None) });
+    let evidence = Evidence {
+        elapsed: 1_000_000_000,
+        recordings: (0..9).map(|_| window()).collect(),
+        recorded: (9, 90_000_000),
+        ..Evidence::default()
+    };
+    let request = ProfileRequest {
+        program: "test".into(),
+        speech: Speech::default(),
+        began: 0,
+        targets: Vec::new(),
+        progress: vec![name.into()],
+        speedups: vec![0.5, 1.0],
+        modes: Modes::Both,
+        budget: 0.03,
+    };
+    let effort = AnalysisLimits { time: Duration::from_secs(10), is_final: true, crew: ReplayThreads::default() };
+    let report = Analyst::new(request, OneFunction).analyse(&evidence, effort).report;
+    let reason = |code| report.reasons.iter().find(|reason| reason.code == code).map(|reason| reason.text.as_str());
+    let unexplained = reason(crate::report::ReasonCode::Unexplained);
+    assert!(unexplained.is_some_and(|text| text.starts_with("100 % of the units")), "{:?}", report.reasons);
+    // 1 ms of each window, besides the 5 ms of its thread.
+    let unregistered = reason(crate::report::ReasonCode::Unregistered);
+    assert!(unregistered.is_some_and(|text| text.contains("use 17 %")), "{:?}", report.reasons);
+    let curve = &report.targets[0].curve;
+    assert!(curve.iter().all(|point| point.gain.abs() < 0.01 && point.high == GAIN_ENDS.1), "{curve:?}");
+    let words = report.words();
+    assert!(words.iter().all(|sentence| !sentence.contains("off the critical path")), "{words:?}");
+}
+
 /// Windows of an event loop that only passes calls on: 600 units a second take 0.7 ms, and `rate` a second take `time`
 /// nanoseconds, with the upstream 8.
 fn windows_with_slow_units(point: u32, lengths: &[u64], rate: f64, time: u64) -> Vec<Arc<Recording>> {
@@ -527,7 +581,8 @@ fn units_cut_by_their_windows_have_no_effect_on_the_mean() {
     ] {
         let recordings = windows_with_slow_units(point, &lengths, rate, time);
         let usual = WindowDefaults::of(&recordings, None);
-        let [Baseline { latency: Some(latency), cuts }] = baseline::baseline(&recordings, &usual, &[point])[..] else {
+        let [Baseline { latency: Some(latency), cuts, .. }] = baseline::baseline(&recordings, &usual, &[point])[..]
+        else {
             panic!("no time");
         };
         let want = mean(rate, time as f64);
@@ -553,7 +608,7 @@ fn units_longer_than_the_windows_are_noticed() {
     let point = progress::Point::named("estimate too long units").id();
     let recordings = windows_with_slow_units(point, &[200_000_000; 16], 20.0, 1_500_000_000);
     let usual = WindowDefaults::of(&recordings, None);
-    let [Baseline { latency: Some(latency), cuts }] = baseline::baseline(&recordings, &usual, &[point])[..] else {
+    let [Baseline { latency: Some(latency), cuts, .. }] = baseline::baseline(&recordings, &usual, &[point])[..] else {
         panic!("no time");
     };
     assert!((latency / 700e3 - 1.0).abs() < 0.05, "{latency}");

@@ -52,6 +52,8 @@ pub(super) struct ProcessUnderProfile {
     analysis: Option<AnalysisThread>,
     /// Each thread's totals at the start of the current stretch: of a window, or of the time between two.
     totals_at_begin: Vec<ThreadTotals>,
+    /// The process's processor time then, nanoseconds.
+    process_at_begin: u64,
     /// Each thread's time in the run queue at the window's start, by thread id, nanoseconds.
     waited: Vec<(i32, u64)>,
     hook_cost: HookCostEstimator,
@@ -78,6 +80,7 @@ impl ProcessUnderProfile {
             batch: Batch::default(),
             analysis: Some(analysis),
             totals_at_begin: thread_totals(),
+            process_at_begin: own::process_cpu_time(),
             waited: Vec::new(),
             hook_cost: HookCostEstimator::new(costs.in_window),
             runnable: Vec::new(),
@@ -151,6 +154,7 @@ impl Program for ProcessUnderProfile {
         own::charge_cpu_time();
         close();
         let began = std::mem::replace(&mut self.totals_at_begin, thread_totals());
+        let process = own::process_cpu_time() - self.process_at_begin;
         let runnable_times: Vec<(u32, u64)> =
             self.totals_at_begin.iter().filter_map(|now| self.runnable_time(&began, now)).collect();
         own::resume_analysis();
@@ -169,6 +173,7 @@ impl Program for ProcessUnderProfile {
             heard.processor += (self.costs.between_windows * recording.changes as f64) as u64;
             self.hook_cost.add_window(heard, recording.hook_count as f64);
         }
+        recording.unregistered = process.saturating_sub(registered_time(&began, &self.totals_at_begin));
         // The time to read the window belongs neither to the window nor to the gap after it.
         self.totals_at_begin = thread_totals();
         self.runnable.clear();
@@ -275,6 +280,7 @@ impl ProcessUnderProfile {
         let now = thread_totals();
         self.hook_cost.add_between(work_between(&self.totals_at_begin, &now).unwrap_or_default());
         self.totals_at_begin = now;
+        self.process_at_begin = own::process_cpu_time();
     }
 
     /// How long a thread has had a processor or waited for one since `then`, by its account; `None` for another thread.
@@ -447,6 +453,12 @@ fn work_between(then: &[ThreadTotals], now: &[ThreadTotals]) -> Option<WorkDone>
         processor: pairs().map(|(then, now)| now.cpu_time.saturating_sub(then.cpu_time)).sum(),
         hits: pairs().map(|(then, now)| now.hits.saturating_sub(then.hits)).sum(),
     })
+}
+
+/// The processor time of all threads of `now` since `then`, nanoseconds; of a thread that began since, all of it.
+fn registered_time(then: &[ThreadTotals], now: &[ThreadTotals]) -> u64 {
+    let before = |tid| then.iter().find(|then| then.tid == tid).map_or(0, |then| then.cpu_time);
+    now.iter().map(|now| now.cpu_time.saturating_sub(before(now.tid))).sum()
 }
 
 /// A thread's time in the run queue so far, nanoseconds; 0 if the system does not report it.

@@ -7,7 +7,7 @@ mod thread;
 use std::collections::{HashMap, HashSet};
 
 use super::ColdCosts;
-use super::marks::{MarkOrigin, Marks};
+use super::marks::{MarkOrigin, Marks, UsualWaits};
 use super::script::{Cause, EdgeKind, Job, NONE, ReadyTime, Script, ScriptStep, WINDOW_BEGIN, Work};
 use crate::constants::{POLL_MAX, SPIN, WAKE_COST_MIN, WAKEUP_VIRTUAL, WAKEUPS_MIN};
 use crate::trace::{Event, Hooks, Trace};
@@ -41,6 +41,7 @@ pub(super) fn convert(trace: &Trace, wakeup_latency: Option<f64>, cold: &ColdCos
     // About one step and one piece of work for each event.
     let events = trace.threads.iter().map(|thread| thread.events.len()).sum();
     let usual_gap = marks.usual_gap(trace);
+    let usual_waits = UsualWaits::find(trace);
     let mut converter = TraceConverter {
         setters: vec![NONE; marks.count as usize],
         slept_for: vec![false; marks.count as usize],
@@ -57,6 +58,7 @@ pub(super) fn convert(trace: &Trace, wakeup_latency: Option<f64>, cold: &ColdCos
         outstanding,
         begun,
         usual_gap,
+        usual_waits,
         wakeup_latencies: Vec::new(),
         lock_wakeup_latencies: Vec::new(),
         wakes: Vec::new(),
@@ -95,15 +97,19 @@ impl TraceConverter<'_> {
             chain: None,
             is_anonymous: true,
             certain_steps: 0,
+            room: NONE,
             group: None,
             held: Vec::new(),
             wake: None,
             is_waking: false,
             blocked,
             unexplained: None,
+            is_unexplained: false,
             kind_at_wakeup: thread.kind,
             is_from_sleep: false,
             has_polled: false,
+            looked: start,
+            not_ready_at: start,
         };
         self.script.is_worker.push(thread.is_worker);
         self.script.runnable.push(thread.runnable.clamp(0.0, 1.0));
@@ -151,13 +157,16 @@ impl TraceConverter<'_> {
             Event::BlockEnded => {
                 let since = state.blocked.take().unwrap_or(state.at);
                 (state.at, state.kind_at_wakeup) = (at, state.kind);
+                let has_slept = at.saturating_sub(since) >= POLL_MAX;
+                state.not_ready_at = if has_slept { since } else { state.looked };
+                state.looked = at;
                 if state.is_worker {
                     self.end_job(state, usize::MAX);
                     state.cause = Cause { when: ReadyTime::At(self.since(at)), wakeup_latency: -1.0 };
                     (state.job_began, state.ready) = (at, at);
-                    state.is_anonymous = true;
+                    (state.is_anonymous, state.is_unexplained) = (true, true);
                     // A shorter block was only a poll of the kernel.
-                    state.is_from_sleep = at.saturating_sub(since) >= POLL_MAX;
+                    state.is_from_sleep = has_slept;
                 }
                 state.unexplained = Some((since, at));
             }
@@ -193,6 +202,16 @@ impl TraceConverter<'_> {
                 };
                 self.caused(state, when, at, blocked, ready, None);
             }
+            Event::Dequeued { message } => {
+                // Of a message from before the window only the room was missing: the present cause remains.
+                if let Some(&(mark, sent)) = self.marks.known.get(&(MarkOrigin::Message, message)) {
+                    let when = ReadyTime::After { mark, gap: 0.0, edge: EdgeKind::Program };
+                    // Another thread runs its steps in program order anyway.
+                    let room = if state.is_worker { self.new_mark(state) } else { NONE };
+                    self.caused(state, when, at, 0, Some(sent), None);
+                    state.room = room;
+                }
+            }
             Event::Arrived { connection, at: came } => {
                 // Even numbers for connections; `finish` uses odd ones for threads.
                 let chain = Some(self.chains.of(connection << 1));
@@ -219,13 +238,21 @@ impl TraceConverter<'_> {
                 self.caused(state, when, at, 0, Some(came), None);
             }
             Event::SleepEnded { timer, .. } => {
-                let when = match self.marks.known.get(&(MarkOrigin::Timer, timer)) {
-                    Some(&(mark, began)) => {
-                        ReadyTime::After { mark, gap: at.saturating_sub(began) as f64, edge: EdgeKind::Program }
+                let began = self.marks.known.get(&(MarkOrigin::Timer, timer)).copied();
+                let over = began.map_or(at, |(_, began)| self.wait_over(state, timer, began, at));
+                let when = match began {
+                    Some((mark, began)) => {
+                        ReadyTime::After { mark, gap: over.saturating_sub(began) as f64, edge: EdgeKind::Program }
                     }
                     None => ReadyTime::At(self.since(at)),
                 };
-                self.caused(state, when, at, blocked, Some(at), None);
+                // An end during the block is not before the time at which the thread ran.
+                let ready = if state.unexplained.is_some_and(|(since, _)| over >= since) { at } else { over };
+                self.caused(state, when, at, blocked, Some(ready), None);
+                if state.is_worker && began.is_some() {
+                    // The recorded length of the wait contains it.
+                    state.cause.wakeup_latency = 0.0;
+                }
             }
             Event::Locked { lock, sharing, .. } => {
                 self.flush_work(state);
@@ -280,6 +307,17 @@ impl TraceConverter<'_> {
             (Some((_, up)), _) => up,
             (None, Some((_, written))) => now.min(written + self.usual_gap),
             (None, None) => now,
+        }
+    }
+
+    /// Estimates when a task's wait was over. A wait that ended the sleep of an event loop was over when the loop ran. A busy loop
+    /// may have looked late, so the estimate is the usual length of such a wait; but the wait was not over at the look before.
+    fn wait_over(&self, state: &ThreadConverter, timer: u64, began: u64, now: u64) -> u64 {
+        match state.unexplained {
+            // A thread without an event loop is blocked during its sleep.
+            _ if !state.is_worker => now,
+            Some((since, up)) if up.saturating_sub(since) >= POLL_MAX => up,
+            _ => self.usual_waits.of(timer).map_or(now, |usual| (began + usual).max(state.not_ready_at).min(now)),
         }
     }
 
@@ -344,6 +382,17 @@ impl TraceConverter<'_> {
         state.push(ScriptStep::Mark(mark));
     }
 
+    /// Sets a new mark here, for a job that needs the work up to it.
+    fn new_mark(&mut self, state: &mut ThreadConverter) -> u32 {
+        let mark = self.marks.count;
+        self.marks.count += 1;
+        self.script.marks = self.marks.count;
+        self.setters.push(NONE);
+        self.slept_for.push(false);
+        self.mark(state, mark);
+        mark
+    }
+
     /// Makes `when` the cause of the thread's further work; its message was ready to be taken at `ready`.
     fn caused(
         &mut self,
@@ -400,6 +449,7 @@ impl TraceConverter<'_> {
             state.is_from_sleep = ready >= since && (ready < up || up.saturating_sub(since) >= POLL_MAX);
         }
         (state.cause, state.chain, state.is_anonymous) = (cause, chain, false);
+        state.is_unexplained = false;
         (state.job_began, state.ready) = (at, ready.unwrap_or(at));
     }
 
@@ -407,6 +457,7 @@ impl TraceConverter<'_> {
     fn end_job(&mut self, state: &mut ThreadConverter, own: usize) {
         let rest = state.steps.split_off(own.min(state.steps.len()));
         let chain = state.chain.take().unwrap_or(NONE);
+        let room = std::mem::replace(&mut state.room, NONE);
         if !state.steps.is_empty() {
             let from = self.script.steps.len() as u32;
             let job = self.script.jobs.len() as u32;
@@ -417,15 +468,17 @@ impl TraceConverter<'_> {
             }
             self.script.steps.append(&mut state.steps);
             let steps = from..self.script.steps.len() as u32;
-            let ThreadConverter { thread, cause, is_from_sleep, has_polled, .. } = *state;
+            let ThreadConverter { thread, cause, is_from_sleep, has_polled, is_unexplained, .. } = *state;
             self.script.jobs.push(Job {
                 thread,
                 cause,
+                room,
                 steps,
                 chain,
                 is_from_own_thread: false,
                 is_from_sleep,
                 has_polled,
+                is_unexplained,
             });
             self.job_began.push(state.job_began);
             (state.is_from_sleep, state.has_polled) = (false, false);
@@ -447,6 +500,17 @@ impl TraceConverter<'_> {
         let mut order: Vec<usize> = (0..self.job_began.len()).collect();
         order.sort_unstable_by_key(|&job| self.job_began[job]);
         for job in order {
+            // The jobs that an unexplained one causes, in the program or by a call, are not explained either.
+            let Job { cause, room, .. } = self.script.jobs[job];
+            let of_cause = match cause.when {
+                ReadyTime::After { mark, edge: EdgeKind::Program | EdgeKind::Callee(_), .. } => mark,
+                _ => NONE,
+            };
+            let is_unexplained = [of_cause, room].into_iter().filter(|&mark| mark != NONE).any(|mark| {
+                let setter = self.script.jobs.get(self.setters[mark as usize] as usize);
+                setter.is_some_and(|setter| setter.is_unexplained)
+            });
+            self.script.jobs[job].is_unexplained |= is_unexplained;
             if self.script.jobs[job].chain != NONE {
                 continue;
             }
@@ -524,6 +588,7 @@ struct TraceConverter<'a> {
     begun: HashSet<u64>,
     /// Usual time from a write to the client's next request, as measured by idle threads.
     usual_gap: u64,
+    usual_waits: UsualWaits,
     wakeup_latencies: Vec<f64>,
     lock_wakeup_latencies: Vec<f64>,
     wakes: Vec<Work>,

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::script::WINDOW_BEGIN;
+use crate::constants::POLL_MAX;
 use crate::trace::{Event, Trace};
 
 /// The marks of a trace, by their origin.
@@ -73,5 +74,55 @@ impl Marks {
         // The last write at or before `at`.
         let (written, mark) = writes[writes.partition_point(|&(written, _)| written <= at).checked_sub(1)?];
         Some((mark, written))
+    }
+}
+
+/// The usual lengths of waits of tasks on event loops, by the kind of work that begins them.
+#[derive(Default)]
+pub(super) struct UsualWaits {
+    /// By timer.
+    kinds: HashMap<u64, u32>,
+    usual: HashMap<u32, u64>,
+}
+
+impl UsualWaits {
+    /// Finds the median length of those waits that woke their thread. If there are none, the shortest one: it was found late,
+    /// too, but least so.
+    pub(super) fn find(trace: &Trace) -> Self {
+        let mut begun = HashMap::new();
+        // By kind: the waits that woke a thread, and the shortest of all.
+        let mut waits: HashMap<u32, (Vec<u64>, u64)> = HashMap::new();
+        for thread in trace.threads.iter().filter(|thread| thread.is_worker) {
+            let (mut kind, mut since, mut woken) = (thread.kind, trace.time.start, None);
+            for &(at, event) in &thread.events {
+                match event {
+                    Event::Kind(now) | Event::Waking(now) => kind = now,
+                    Event::BlockBegan => since = at,
+                    Event::BlockEnded => woken = Some(at).filter(|up| up.saturating_sub(since) >= POLL_MAX),
+                    Event::SleepBegan { timer } => drop(begun.insert(timer, (at, kind))),
+                    Event::SleepEnded { timer, .. } => {
+                        let woken = woken.take();
+                        let Some(&(began, kind)) = begun.get(&timer) else { continue };
+                        let (exact, shortest) = waits.entry(kind).or_insert((Vec::new(), u64::MAX));
+                        *shortest = (*shortest).min(at.saturating_sub(began));
+                        exact.extend(woken.map(|up| up.saturating_sub(began)));
+                    }
+                    // The thread may have handled that event for long, so a later end was found late.
+                    _ => woken = None,
+                }
+            }
+        }
+        let usual = |(kind, (mut exact, shortest)): (u32, (Vec<u64>, u64))| {
+            exact.sort_unstable();
+            (kind, exact.get(exact.len() / 2).copied().unwrap_or(shortest))
+        };
+        Self {
+            kinds: begun.into_iter().map(|(timer, (_, kind))| (timer, kind)).collect(),
+            usual: waits.into_iter().map(usual).collect(),
+        }
+    }
+
+    pub(super) fn of(&self, timer: u64) -> Option<u64> {
+        self.usual.get(self.kinds.get(&timer)?).copied()
     }
 }

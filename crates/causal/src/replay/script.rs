@@ -91,6 +91,8 @@ pub(super) enum EdgeKind {
 pub(super) struct Job {
     pub(super) thread: u32,
     pub(super) cause: Cause,
+    /// A second mark that it waits for, or [`NONE`].
+    pub(super) room: u32,
     pub(super) steps: Range<u32>,
     /// The chain whose progress it makes: the connection or thread that started it.
     pub(super) chain: u32,
@@ -100,6 +102,8 @@ pub(super) struct Job {
     pub(super) is_from_sleep: bool,
     /// Whether its first work is a look at the kernel's ready events.
     pub(super) has_polled: bool,
+    /// Whether it follows from a wakeup of an event loop for which no hook reported a cause.
+    pub(super) is_unexplained: bool,
 }
 
 /// A window, ready to be replayed.

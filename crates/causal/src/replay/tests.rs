@@ -624,6 +624,38 @@ fn an_upstream_that_answers_sooner() {
     near(gain(&replay, &Weights { parts: Vec::new(), calls: Some(8) }, 0.5, LoadModel::Closed), 0.0);
 }
 
+// A request takes 20 µs of the target, a wait of 100 for an event without a hook, and 10 more; its client is away for 20. If the wait is
+// reported, its length stays, so a target that takes no time saves 20 of 150. If not, the units stay at their times, and are counted.
+#[test]
+fn a_wait_without_a_known_cause_is_counted() {
+    let [reported, unreported] = [true, false].map(|is_reported| {
+        let mut events = Vec::new();
+        for request in 0..500 {
+            let (at, timer) = (request * 150 * US, request + 1);
+            let mut reported = |after, event| events.extend(is_reported.then_some((at + after * US, event)));
+            reported(20, Event::SleepBegan { timer });
+            reported(120, Event::SleepEnded { timer, blocked: 0 });
+            events.extend([
+                (at, Event::BlockEnded),
+                (at, Event::Arrived { connection: 1, at }),
+                (at, Event::Kind(1)),
+                (at + 20 * US, Event::Kind(2)),
+                (at + 20 * US, Event::BlockBegan),
+                (at + 120 * US, Event::BlockEnded),
+                (at + 130 * US, Event::Written { connection: 1 }),
+                (at + 130 * US, Event::Hit { point: 0 }),
+                (at + 130 * US, Event::BlockBegan),
+            ]);
+        }
+        // Of equal times, the sleep begins before the block, and ends after it.
+        events.sort_by_key(|&(at, event)| (at, matches!(event, Event::BlockBegan | Event::SleepEnded { .. })));
+        Replay::new(&trace(75_000 * US, vec![thread(0, true, events)]), None, &ColdCosts::default())
+    });
+    near(gain(&reported, &target(), 1.0, LoadModel::Closed), 20.0 / 150.0);
+    near(gain(&unreported, &target(), 1.0, LoadModel::Closed), 0.0);
+    assert_eq!([reported.unexplained(0), unreported.unexplained(0)], [0, 500]);
+}
+
 // With events cut off by the window's end or missing from a full log, the replay still ends, with finite results.
 #[test]
 fn inconsistent_windows_terminate() {
@@ -640,6 +672,7 @@ fn inconsistent_windows_terminate() {
             (5, Event::Locked { lock: 1, sharing: Sharing::Exclusive, blocked: 0 }),
             (9, Event::Locked { lock: 1, sharing: Sharing::Exclusive, blocked: 2 }),
         ],
+        vec![(5, Event::Dequeued { message: 3 }), (6, Event::Sent { message: 3 }), (7, Event::Hit { point: 0 })],
         vec![(5, Event::Answered { call: 4, at: 900 }), (6, Event::Arrived { connection: 0, at: 0 })],
     ];
     for events in cases {

@@ -185,10 +185,12 @@ impl UnitCuts {
     }
 }
 
-/// Sets the weights of the units, and returns the progress as recorded, and the cut units by point.
-pub(super) fn recorded(script: &mut Script, lengths: &WindowLengths) -> (ProgressTotals, Vec<UnitCuts>) {
+/// Sets the weights of the units, and returns the progress as recorded; by point, the cut units; and the number of those without
+/// a known cause.
+pub(super) fn recorded(script: &mut Script, lengths: &WindowLengths) -> (ProgressTotals, Vec<UnitCuts>, Vec<u64>) {
     let mut totals = ProgressTotals::new(script);
     let mut cuts = vec![UnitCuts::default(); script.points as usize];
+    let mut unexplained = vec![0; script.points as usize];
     let mut visits = vec![0.0; script.visits as usize];
     let of = |job: &Job| job.steps.start as usize..job.steps.end as usize;
     for step in script.jobs.iter().flat_map(|job| &script.steps[of(job)]) {
@@ -198,6 +200,9 @@ pub(super) fn recorded(script: &mut Script, lengths: &WindowLengths) -> (Progres
     }
     for job in &script.jobs {
         for step in &mut script.steps[of(job)] {
+            if let ScriptStep::Hit { point, .. } | ScriptStep::VisitEnded { point, .. } = *step {
+                unexplained[point as usize] += u64::from(job.is_unexplained);
+            }
             match step {
                 &mut ScriptStep::Hit { point, at } => totals.hit(point, job.chain, at),
                 ScriptStep::VisitEnded { visit, point, at, weight } => {
@@ -224,7 +229,7 @@ pub(super) fn recorded(script: &mut Script, lengths: &WindowLengths) -> (Progres
     }
     // Steps are in the order of threads, but `apply` needs the units in order of time.
     totals.times.iter_mut().for_each(|times| times.sort_unstable_by(f64::total_cmp));
-    (totals, cuts)
+    (totals, cuts, unexplained)
 }
 
 /// The units of progress of one connection or thread.

@@ -26,6 +26,8 @@ pub(super) struct ThreadConverter {
     pub(super) is_anonymous: bool,
     /// Number of steps that certainly belong to the job: all except the work after the last step of another type.
     pub(super) certain_steps: usize,
+    /// The mark that the job waits for besides its cause, or `NONE`.
+    pub(super) room: u32,
     /// Waits explained by one block (a barrier's): its begin and end, the step that became ready last, and when that
     /// was.
     pub(super) group: Option<(u64, u64, usize, u64)>,
@@ -37,12 +39,17 @@ pub(super) struct ThreadConverter {
     pub(super) blocked: Option<u64>,
     /// A block that has ended and is not explained yet.
     pub(super) unexplained: Option<(u64, u64)>,
+    /// Whether the job's cause is a block that no event has explained.
+    pub(super) is_unexplained: bool,
     /// Its kind of work when that block ended.
     pub(super) kind_at_wakeup: u32,
     /// Whether it slept before the job began.
     pub(super) is_from_sleep: bool,
     /// Whether it looked at the kernel's ready events for the job.
     pub(super) has_polled: bool,
+    /// The time of its last look at the kernel's ready events, and one at which nothing that it found then was ready.
+    pub(super) looked: u64,
+    pub(super) not_ready_at: u64,
 }
 
 /// The last wait of a group, before its step is pushed.
