@@ -459,6 +459,11 @@ impl EngineCall {
         self.0.stamp_receive();
     }
 
+    /// As [`note_started`](Self::note_started), for a call that waited until another one ended.
+    pub fn note_dequeued(&self) {
+        progress::after_queue(self.0.stamp.take());
+    }
+
     /// Takes the request body; `None` if it was taken before.
     pub fn take_body(&self) -> Option<Body> {
         self.0.body.borrow_mut().take()

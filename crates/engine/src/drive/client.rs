@@ -120,7 +120,7 @@ impl<T: Transport> ClientConnection<T> {
         if self.line.input.is_delayed() {
             self.check_delay(poll_cx);
         }
-        let mut flow = self.begin_calls(poll_cx, &mut out);
+        let mut flow = self.begin_calls(poll_cx, &mut out, false);
         if flow.is_continue() {
             flow = self.rounds(poll_cx, &mut out);
         }
@@ -149,7 +149,7 @@ impl<T: Transport> ClientConnection<T> {
             self.flush(poll_cx, out);
             // Calls that waited for the stream of a finished one begin now, because no wakeup announces the free stream.
             let begun = self.retire() && {
-                self.begin_calls(poll_cx, out)?;
+                self.begin_calls(poll_cx, out, true)?;
                 !self.calls.is_empty()
             };
             // Output that the upstream has not accepted when the last call ends has no purpose any more.
@@ -175,8 +175,14 @@ impl<T: Transport> ClientConnection<T> {
         self.calls.is_empty() && (self.origin.pool.strong_count() == 0 || self.line.core.lifecycle.is_closed())
     }
 
-    /// Opens a stream for each call that was handed over, while the machine has room.
-    fn begin_calls(&mut self, poll_cx: &mut PollContext<'_>, out: &mut WriteList) -> ControlFlow<()> {
+    /// Opens a stream for each call that was handed over, while the machine has room. `after_another`: the room is that of a call that
+    /// has just ended.
+    fn begin_calls(
+        &mut self,
+        poll_cx: &mut PollContext<'_>,
+        out: &mut WriteList,
+        after_another: bool,
+    ) -> ControlFlow<()> {
         while self.machine.room() > 0 && !self.ended.write_failed && self.has_next() {
             if !self.machine.is_multiplexed() && self.may_be_stale && self.read(poll_cx, out)? {
                 // Bytes after a response, or between two, belong to no call. The machine then ends the connection.
@@ -188,7 +194,11 @@ impl<T: Transport> ClientConnection<T> {
             if call.is_given_up() {
                 continue;
             }
-            call.note_started();
+            if after_another {
+                call.note_dequeued();
+            } else {
+                call.note_started();
+            }
             // Taken before `open`, because the framing depends on its length; put back below if no stream could be opened.
             let body = call.take_body().unwrap_or_default();
             let framing = request_framing(&body, &call.request(), &self.machine);
