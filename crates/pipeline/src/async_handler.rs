@@ -9,6 +9,7 @@ use causeway_message::{Chunk, FieldMap, FieldValue, Head, Method, NameRef, Statu
 use crate::body::{Body, BodyError, BodyStream, Frame, IncomingBody};
 use crate::context::{Client, Context};
 use crate::handler::{Fault, Handler, Response, Step};
+use crate::wait::ReportedWait;
 use crate::worker::Worker;
 
 const TEXT: FieldValue<'static> = FieldValue::from_static("text/plain; charset=utf-8");
@@ -48,7 +49,7 @@ where
 {
     fn enter(&self, cx: &mut Context) -> Step {
         let future = (self.0)(Request::of(cx));
-        cx.wait(future, |cx, response| match response {
+        cx.wait(ReportedWait::new(future), |cx, response| match response {
             Ok(response) => response.into().respond(cx),
             Err(fault) => Step::Fail(fault),
         })

@@ -62,5 +62,5 @@ pub use upstream::{
     NetworkProxyProtocol, ProxyHeader, ProxyProtocolVersion, Roots, RunningCallCounter, TlsClient, Upstream,
     UpstreamTransport, Versions,
 };
-pub use wait::Wait;
+pub use wait::{ReportedWait, Wait};
 pub use worker::{Busy, ShutdownPhase, Sleep, Worker};

@@ -11,6 +11,7 @@ use std::pin::Pin;
 use std::task::{Context as PollContext, Poll, Waker};
 
 use pin_project_lite::pin_project;
+use progress::TaskWait;
 
 use crate::context::Context;
 use crate::handler::Step;
@@ -32,6 +33,39 @@ pub struct Wait(());
 impl fmt::Debug for Wait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Wait")
+    }
+}
+
+pin_project! {
+    /// A future that waits for events without hooks, such as a runtime's timers: reports its waits to the profiler ([`TaskWait`]).
+    /// Handlers wrap futures of other code in it; the futures of this crate report their waits themselves.
+    pub struct ReportedWait<F> {
+        #[pin]
+        future: F,
+        wait: TaskWait,
+    }
+}
+
+impl<F> ReportedWait<F> {
+    /// Wraps a future.
+    pub fn new(future: F) -> Self {
+        Self { future, wait: TaskWait::default() }
+    }
+}
+
+impl<F: Future> Future for ReportedWait<F> {
+    type Output = F::Output;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, poll_cx: &mut PollContext<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        this.wait.poll(|| this.future.poll(poll_cx))
+    }
+}
+
+impl<F> fmt::Debug for ReportedWait<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ReportedWait")
     }
 }
 

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context as PollContext, Poll, Waker};
 
 use causeway_message::{Method, StatusCode};
-use causeway_pipeline::{Build, BuildError, Context, Fault, Handler, Reason, Registry, Response, StateId, Step};
+use causeway_pipeline::{
+    Build, BuildError, Context, Fault, Handler, Reason, Registry, ReportedWait, Response, StateId, Step,
+};
 use http::{Extensions, HeaderMap, Request};
 use serde_json::Value;
 use tower_service::Service;
@@ -243,11 +245,11 @@ impl<S: Servable> Handler for Edge<S> {
                 let answer = service.call(request);
                 // Back before the future runs, so that other exchanges can call the clone concurrently.
                 state.service.set(Some(service));
-                cx.wait(answer, then)
+                cx.wait(ReportedWait::new(answer), then)
             }
             Poll::Ready(Err(error)) => failed(error.into()),
             // This exchange keeps the clone, which may hold a place in the service's queue.
-            Poll::Pending => cx.wait(when_ready(service, request), then),
+            Poll::Pending => cx.wait(ReportedWait::new(when_ready(service, request)), then),
         }
     }
 }

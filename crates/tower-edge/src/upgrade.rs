@@ -22,7 +22,8 @@ use std::time::Duration;
 
 use causeway_message::{Chunk, Head, Method, StatusCode, names};
 use causeway_pipeline::{
-    BodyError, BodyStream, Context, Fault, Frame, IncomingBody, Reason, Response, Sleep, StateId, Step, Worker,
+    BodyError, BodyStream, Context, Fault, Frame, IncomingBody, Reason, ReportedWait, Response, Sleep, StateId, Step,
+    Worker,
 };
 use http::{Extensions, HeaderMap, Request};
 use hyper::body::Incoming;
@@ -63,7 +64,7 @@ fn enter_upgrade<S: Servable>(id: StateId<EdgeState<S>>, facts: ConnectionFacts,
     let fields = cx.head().fields().len();
     cx.worker().spawn(Box::pin(serve(theirs, fields, state.clone_service(), extensions, sender)));
     let head = bytes(cx.head());
-    Some(cx.wait(exchange::<S>(ours, head, answer), move |cx, outcome| match outcome {
+    Some(cx.wait(ReportedWait::new(exchange::<S>(ours, head, answer)), move |cx, outcome| match outcome {
         Some(UpgradeOutcome::Switched(fields, pipe)) => switch(cx, &fields, pipe),
         Some(UpgradeOutcome::Answered(Ok(answer))) => {
             let generation = Rc::clone(cx.generation());

@@ -194,6 +194,7 @@ impl<T: Transport> ClientConnection<T> {
             if call.is_given_up() {
                 continue;
             }
+            // The profiler's replay must not start a call that waited for this room when its handler sent it.
             if after_another {
                 call.note_dequeued();
             } else {

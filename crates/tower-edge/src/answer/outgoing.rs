@@ -8,6 +8,7 @@ use std::task::{Context as PollContext, Poll, Waker};
 use causeway_message::Chunk;
 use causeway_pipeline::{BodyError, BodyStream, Frame};
 use http_body::Body;
+use progress::TaskWait;
 
 use super::{BoxError, chunk, trailers};
 
@@ -140,12 +141,14 @@ pub(super) struct Outgoing<B> {
     has_failed: bool,
     /// Bytes that remain, if known.
     left: Option<u64>,
+    /// For the profiler: the wait for the next frame.
+    wait: TaskWait,
 }
 
 impl<B> Outgoing<B> {
     pub(super) fn new(place: PinnedBody<B>, first: Option<Frame>, left: Option<u64>, home: &BodyStorage<B>) -> Self {
         let home = BodyStorage(Rc::clone(&home.0));
-        Self { place: Some(place), home, first, trailers: None, has_failed: false, left }
+        Self { place: Some(place), home, first, trailers: None, has_failed: false, left, wait: TaskWait::default() }
     }
 
     /// A body whose content and trailers are known. It has no announced length, after which no trailers could follow.
@@ -182,7 +185,7 @@ where
         let frame = match (self.first.take().or_else(|| self.trailers.take()), &mut self.place) {
             (Some(frame), _) => frame,
             (None, _) if std::mem::take(&mut self.has_failed) => return Poll::Ready(Some(Err(BodyError::Source))),
-            (None, Some(place)) => match pull(place, poll_cx) {
+            (None, Some(place)) => match self.wait.poll(|| pull(place, poll_cx)) {
                 Poll::Ready(Some(Ok(frame))) => frame,
                 end => {
                     if matches!(end, Poll::Ready(None)) && self.left.is_some_and(|left| left > 0) {
