@@ -134,7 +134,7 @@ const RULES: &[CrateRules] = &[
     // Its tests enable its own features.
     CrateRules {
         name: "tower-edge",
-        may: &["engine", "pem", "pipeline", "message"],
+        may: &["engine", "pem", "pipeline", "progress", "message"],
         tests_may: &["testkit", "tower-edge"],
         never: &[],
         forbidden_names: &[],
