@@ -153,7 +153,6 @@ fn read(
     Ok((transport, server_name, files))
 }
 
-/// Sets the limits on time, connections and heads.
 /// Sets the bound of a response's head, `max_response_header_size`. Without a positive one it stays.
 pub(super) fn set_head_bytes_max(transport: &mut UpstreamTransport, written: i64) {
     if written > 0 {
@@ -161,6 +160,7 @@ pub(super) fn set_head_bytes_max(transport: &mut UpstreamTransport, written: i64
     }
 }
 
+/// Sets the limits on time, connections and heads.
 fn set_limits(
     transport: &mut UpstreamTransport,
     written: &ProxyTransportConfig,
