@@ -187,6 +187,12 @@ fn directories_by_other_paths_equal_those_of_nginx() {
         "location / { try_files /store$uri.html /store$uri/ $uri/ =404; }",
         "location / { try_files $uri/index.html /store/c/ /to/y; } location ~ c/index { deny all; }",
         "location / { add_header X-Kind a; try_files $uri /store$uri/ /to/y; } location ^~ /store/ { add_header X-Kind b; }",
+        // Words that end in another variable, whose value may end in a slash.
+        "location ~ ^/(.*)$ { try_files /$1 /$1/ =404; }",
+        "location ~ ^/store/(.*)$ { try_files /store/$1 /store/$1/ =404; } location ~ ^/(.*)$ { try_files /store/$1/ =404; }",
+        "location / { try_files $uri /store$request_uri/ =404; }",
+        "location / { try_files $uri $fastcgi_script_name/ =404; }",
+        "location / { try_files $uri /store/c// /to/y; }",
     ];
     let servers: Vec<_> =
         servers.iter().flat_map(|server| [format!("{server} {closed} {to}"), format!("{server} {to}")]).collect();

@@ -319,6 +319,7 @@ impl<'a> Translator<'a> {
         scope: &VariableScope,
     ) {
         let Some(files) = own(location.own(), "try_files").first().copied() else { return };
+        let mut blocks = Vec::new();
         for word in other_directories_of(location) {
             let earlier: Vec<_> = files.arguments.iter().take_while(|path| *path != word).cloned().collect();
             let Some(directory) = self.expand(out, files, scope, word) else { continue };
@@ -331,40 +332,48 @@ impl<'a> Translator<'a> {
                 // The root is a directory that exists, but the matcher `file` finds no directory for `/`.
                 conditions.push("not path /".to_owned());
             }
-            let has_path = word.ends_with("$uri/");
+            // As in nginx, the path is the word without its last slash, and has an index if it ends in another one.
+            let stem = directory.strip_suffix('/').unwrap_or(&directory);
             let name = self.fresh("directory");
-            let mut matcher = conditions.clone();
-            matcher.push(format!("file {}", quote(&directory)));
-            let mut target = "{file_match.relative}".to_owned();
-            if has_path {
+            let (without_slash, with_slash, target);
+            if word.ends_with("$uri/") {
                 // The path as it was sent, with its encoding.
-                matcher.push(format!("vars_regexp {name} {{uri}} {}", quote(SENT_WITHOUT_SLASH)));
                 let sent = VariableScope { path: format!("{{re.{name}.1}}"), ..scope.clone() };
                 let Some(directory) = self.expand(out, files, &sent, word) else { continue };
-                target = directory;
+                without_slash = format!("vars_regexp {name} {{uri}} {}", quote(SENT_WITHOUT_SLASH));
+                with_slash = "path */".to_owned();
+                target = format!("{directory}{{?query}}");
+            } else {
+                let variable = self.fresh("stem");
+                out.push(format!("vars {variable} {}", quote(stem)));
+                without_slash = format!("vars_regexp {variable} [^/]$");
+                with_slash = format!("vars_regexp {variable} /$");
+                // The path becomes the directory's, which this placeholder encodes.
+                target = "{uri}".to_owned();
             }
-            block(out, &format!("@{name}"), matcher);
+            let candidates: Vec<_> = indexes.files.iter().map(|index| quote(&format!("{stem}{index}"))).collect();
+            let directory = format!("file {}", quote(&directory));
+            block(&mut blocks, &format!("@{name}"), [&conditions[..], &[directory, without_slash]].concat());
             let mut redirect = Vec::new();
+            if target == "{uri}" {
+                redirect.push("rewrite * {file_match.relative}".to_owned());
+            }
             self.write_fields(&mut redirect, &location.blocks, scope, Some(301));
-            redirect.push(format!("redir * {} 301", quote(&format!("{ORIGIN}{target}{{?query}}"))));
+            redirect.push(format!("redir * {} 301", quote(&format!("{ORIGIN}{target}"))));
             let mut steps = Vec::new();
             self.guarded(&mut steps, location, scope, &name, redirect);
             // Only one of the blocks runs: the path of an index may be one before which another directory is found.
-            block(out, &format!("handle @{name}"), steps);
-            if has_path {
-                // The path ends in the slash of the directory.
-                let stem = directory.trim_end_matches('/');
-                let candidates: Vec<_> = indexes.files.iter().map(|index| quote(&format!("{stem}{index}"))).collect();
-                let name = self.fresh("index");
-                conditions.extend(["path */".to_owned(), format!("file {}", candidates.join(" "))]);
-                block(out, &format!("@{name}"), conditions);
-                let mut chosen = rewrite_anew(scope, "rewrite * {file_match.relative}".to_owned());
-                chosen.extend(indexes.are_marked.then(|| format!("vars {INDEX_FOUND} yes")));
-                let mut steps = Vec::new();
-                self.guarded(&mut steps, location, scope, &name, chosen);
-                block(out, &format!("handle @{name}"), steps);
-            }
+            block(&mut blocks, &format!("handle @{name}"), steps);
+            let name = self.fresh("index");
+            conditions.extend([with_slash, format!("file {}", candidates.join(" "))]);
+            block(&mut blocks, &format!("@{name}"), conditions);
+            let mut chosen = rewrite_anew(scope, "rewrite * {file_match.relative}".to_owned());
+            chosen.extend(indexes.are_marked.then(|| format!("vars {INDEX_FOUND} yes")));
+            let mut steps = Vec::new();
+            self.guarded(&mut steps, location, scope, &name, chosen);
+            block(&mut blocks, &format!("handle @{name}"), steps);
         }
+        out.extend(blocks);
     }
 
     /// The files by other paths for which the `try_files` of a location looks before a directory.
