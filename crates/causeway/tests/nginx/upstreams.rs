@@ -171,8 +171,9 @@ fn scripts_equal_those_of_nginx() {
         });
     });
     let paths = "/ /x/y?z=1 /index.php /index.php/a/b?c=1 /login.php /login.php/x /checked/a.php /checked/a.php/i /checked/b.php \
-                 /checked/b.php/i /split/a.php /split/a.php/b/c?d /split//a%20b/c /front/ /front/x?y /folder/ /folder/x.php /tool/ /tool/index.php /tool/b/x.php /tool/a.txt /closed/ \
-                 /closed/index.php /closed/a.txt /page.html /sub /sub?x=y /a%20b%25 /a%20b%25/ /new.php /new.php/x/y?z /old.php /old.php/x \
+                 /checked/b.php/i /split/a.php /split/a.php/b/c?d /split//a%20b/c /front/ /front/x?y /folder/ /folder/x.php \
+                 /outer/program.php /outer/program.php/a/b /outer/program.php/ /outer/ /outer/x/ /outer/x.php/i /outer/x.php/ /outer/x \
+                 /tool/ /tool/index.php /tool/b/x.php /tool/a.txt /within/x /within/b/ /within/ /closed/ /closed/index.php /closed/a.txt /page.html /sub /sub?x=y /a%20b%25 /a%20b%25/ /new.php /new.php/x/y?z /old.php /old.php/x \
                  /loose/admin.php /loose/admin.php. /loose/admin.php~ /loose/admin.php%20 /loose/admin.phpx /loose/admin.php/x.php \
                  /loose/admin.php/ /checked/a.phpx/b.php /checked/a.php~ /index.php/a.phpx/b.php/c%20d%3Fe";
     let cases: Vec<_> = paths.split_ascii_whitespace().map(|path| ("GET", path, "")).collect();

@@ -700,7 +700,7 @@ fn names_files(pattern: &Pattern, ending: &str) -> bool {
 }
 
 /// Whether a block has a `fastcgi_pass`, at any depth.
-fn has_programs(block: &Directive) -> bool {
+pub(super) fn has_programs(block: &Directive) -> bool {
     block.block().iter().any(|directive| directive.name == "fastcgi_pass" || has_programs(directive))
 }
 

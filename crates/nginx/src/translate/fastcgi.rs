@@ -1,7 +1,7 @@
 //! Programs: `fastcgi_pass` with its parameters, and the names of scripts.
 
 use super::content::alias_of;
-use super::directories::ends;
+use super::directories::{ends, has_programs};
 use super::units::bytes;
 use super::upstream::without_kept_fields;
 use super::{Translator, WHOLE_PATH, inherited, own, value};
@@ -62,26 +62,40 @@ impl<'a> Translator<'a> {
         let is_usual =
             |d: &Directive| USUAL.iter().any(|(name, texts)| d.argument(0) == *name && texts.contains(&d.argument(1)));
         let in_rules = |d: &&Directive| !(d.name == "fastcgi_param" && is_usual(d));
+        let runs = has_programs(location.own());
         let has_alias = alias_of(location).is_some() && !own(location.own(), "fastcgi_pass").is_empty();
-        let has_name = has_alias || location.own().block().iter().filter(in_rules).any(has_script);
+        // The parameters may be those of a block around the location.
+        let parameters = inherited(&location.blocks, "fastcgi_param").into_iter().filter(|_| runs);
+        let has_name = has_alias || location.own().block().iter().chain(parameters).filter(in_rules).any(has_script);
         let Some(split) = Some(&location.blocks).filter(|_| has_name).and_then(|blocks| self.split(out, blocks)) else {
             if has_alias {
                 out.push(format!("vars {} {{path}}", variable(SCRIPT)));
+                self.write_index_of_script(out, location);
                 scope.set.push(SCRIPT.to_owned());
             }
             return;
         };
         let name = self.fresh("script");
         let whole = self.fresh("path");
-        let lines = vec![
+        let mut lines = vec![
             format!("@{whole} path_regexp {whole} {WHOLE_PATH}"),
             format!("vars @{whole} {} {{re.{whole}.0}}", variable(SCRIPT)),
             format!("@{name} path_regexp {name} {}", quote(split.argument(0))),
             format!("vars @{name} {} {{re.{name}.1}}", variable(SCRIPT)),
             format!("vars @{name} {} {{re.{name}.2}}", variable(PATH_INFO)),
         ];
+        self.write_index_of_script(&mut lines, location);
         block(out, "route", lines);
         scope.set.extend([SCRIPT.to_owned(), PATH_INFO.to_owned()]);
+    }
+
+    /// Adds the `fastcgi_index` to the variable with the script's name, as nginx does for a name with a slash at its end.
+    fn write_index_of_script(&mut self, out: &mut Vec<String>, location: &Location<'a>) {
+        if let Some(index) = value(&location.blocks, "fastcgi_index") {
+            let (name, script) = (self.fresh("directory"), variable(SCRIPT));
+            out.push(format!("@{name} vars_regexp {script} /$"));
+            out.push(format!("vars @{name} {script} {}", quote(&format!("{{vars.{script}}}{index}"))));
+        }
     }
 
     /// The line `fastcgi_split_path_info`, if its expression has an equivalent.
