@@ -251,6 +251,7 @@ fn paths_beside_the_directory_of_an_alias_equal_those_of_nginx() {
             ("location ^~ /a { alias ROOT/www; } location ~ /\\. { deny all; }", paths),
             (&closed, paths),
             ("location /a { alias ROOT/ww; autoindex on; }", "/aw/page.html /aw/ /aw/a/ /aw/a /a/page.html /a/ /a"),
+            ("location / { alias ROOT/www/; } location ~ l$ { deny all; }", "/ /a/ /a"),
             ("location /a/ { alias ROOT/ww; }", "/a/w/page.html /a/page.html /a/private/index.html /a"),
             ("location /a { alias ROOT/www; try_files $uri $uri/ /a/index.html; }", paths),
             ("location /a { alias ROOT/www; try_files $uri =404; }", paths),

@@ -200,7 +200,7 @@ impl<'a> Translator<'a> {
         let (path, block) = (location.prefix(), location.own());
         let answers = PASSES.iter().chain(&["return", "rewrite"]).any(|name| !own(block, name).is_empty());
         let Some(alias) = own(block, "alias").last().copied() else { return };
-        let answers = answers || !tests_directories(location);
+        let answers = answers || !tests_directories(location) || path.ends_with('/');
         if !location.is_prefix() || !is_plain_path(path) || answers || is_internal(location) || restricts(location) {
             return;
         }
