@@ -165,6 +165,9 @@ fn files_are_tried_again_only_in_the_location_of_an_index() {
         // Rules of the index's location choose another one.
         "location / { try_files $uri $uri/ /to/x; } location ~ l$ { rewrite ^(.*)\\.html$ $1 last; }",
         "location / { try_files $uri $uri/ /to/x; } location ~ l$ { rewrite ^ /to/rule last; }",
+        // The index's location finds a file by another path.
+        "location / { try_files $uri $uri.html $uri/ /to/x; } location = /index.html { deny all; try_files /page.html $uri /to/y; }",
+        "location / { try_files $uri $uri.html $uri/ /to/x; } location ~ x.html$ { add_header X-Kind i; try_files /page.html $uri /to/y; }",
         // An absolute index.
         "index index.html /none; location / { try_files $uri $uri/ /to/x; } location /none { return 402; } location ~ l$ { deny all; }",
     ]

@@ -5,7 +5,7 @@ use super::content::{alias_of, in_written_order, is_internal};
 use super::fields::has_equal_fields;
 use super::locations::{PASSES, leaves_files, rewrite_anew, with_query};
 use super::path_case::is_plain_path;
-use super::rules::{ORIGIN, has_break, rules_choose_anew};
+use super::rules::{LOCATION_KEPT, ORIGIN, has_break, rules_choose_anew};
 use super::{Translator, inherited, own, value};
 use crate::expressions::{has_alternatives, is_match};
 use crate::location::{Location, Locations, Pattern};
@@ -127,8 +127,14 @@ impl<'a> Translator<'a> {
             && leaves_files(location, all)
             && (has_steps || has_last || !tries_path_only(location));
         let own_steps = all.ordered.iter().zip(&steps).map(|(other, (head, _))| {
-            let unmarked = (tries_again && is_own(other)).then(|| format!("vars {INDEX_FOUND} \"\""));
-            (head.clone(), unmarked.into_iter().collect())
+            let mut unmarked = Vec::new();
+            if tries_again && is_own(other) {
+                // A file that the index's location has found by another path is still that location's.
+                let name = self.fresh("unkept");
+                unmarked.push(format!("@{name} vars {LOCATION_KEPT} \"\""));
+                unmarked.push(format!("vars @{name} {INDEX_FOUND} \"\""));
+            }
+            (head.clone(), unmarked)
         });
         let own_steps = handles(own_steps.collect());
         let chains = [handles(steps), own_steps];
