@@ -97,6 +97,7 @@ pub struct Translation {
 pub fn translate(text: &str, name: &str, files: &dyn Files) -> Result<Translation, SyntaxError> {
     let mut main = parse(text, name, files)?;
     raw_uri::replace(&mut main);
+    directories::use_one_name_of_path(&mut main);
     let mut translator = Translator {
         files,
         notes: Vec::new(),

@@ -242,6 +242,27 @@ pub(crate) fn has_path(text: &str) -> bool {
     variables(text).into_iter().any(|name| NORMALIZED_PATHS.contains(&name) || name == "request_filename")
 }
 
+/// The text with `$uri` for each variable of the request's whole path.
+pub(crate) fn with_one_name_of_path(text: &str) -> String {
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some((before, after)) = rest.split_once('$') {
+        out.push_str(before);
+        let (name, after_name) = split_name(after);
+        let is_path = matches!(name, "uri" | "document_uri") && unclosed_name(after).is_none();
+        let is_joined = after_name.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+        match (is_path, is_joined) {
+            (true, false) => out.push_str("$uri"),
+            (true, true) => out.push_str("${uri}"),
+            (false, _) => {
+                out.push('$');
+                out.push_str(&after[..after.len() - after_name.len()]);
+            }
+        }
+        rest = after_name;
+    }
+    out + rest
+}
+
 /// The names of the variables in a text, in their order.
 pub(crate) fn variables(text: &str) -> Vec<&str> {
     let parts = text.split('$').skip(1);
@@ -340,6 +361,21 @@ mod tests {
             ("$app_root/$app", "$app_root/x"),
         ] {
             assert_eq!(replaced(text, |name| (name == "app").then(|| "x".to_owned())), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_path_has_one_name() {
+        for (text, want) in [
+            ("${uri}/", "$uri/"),
+            ("/a$document_uri", "/a$uri"),
+            ("${document_uri}${uri}.html", "$uri$uri.html"),
+            ("${uri}x/${uri}_", "${uri}x/${uri}_"),
+            ("$uris$document_uri_", "$uris$document_uri_"),
+            ("$a${uri}", "$a$uri"),
+            ("${uri", "${uri"),
+        ] {
+            assert_eq!(with_one_name_of_path(text), want, "{text}");
         }
     }
 

@@ -162,6 +162,10 @@ fn files_are_tried_again_only_in_the_location_of_an_index() {
         "location / { try_files $uri/ /to/x; } location ~ l$ { deny all; }",
         // The index is in the same location.
         "location / { try_files /b$uri $uri/ /to/x; } location = /a/index.html { deny all; }",
+        // Other names of the path.
+        "location / { try_files ${uri} ${uri}/ =404; } location ~ l$ { deny all; }",
+        "location / { try_files $document_uri ${document_uri}/ /to/x; } location ~ l$ { deny all; }",
+        "location / { try_files /store${uri}/ $document_uri/ =404; } location ~ l$ { deny all; }",
         // Rules of the index's location choose another one.
         "location / { try_files $uri $uri/ /to/x; } location ~ l$ { rewrite ^(.*)\\.html$ $1 last; }",
         "location / { try_files $uri $uri/ /to/x; } location ~ l$ { rewrite ^ /to/rule last; }",

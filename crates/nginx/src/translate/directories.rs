@@ -10,7 +10,7 @@ use super::{Translator, inherited, own, value};
 use crate::expressions::{has_alternatives, is_match};
 use crate::location::{Location, Locations, Pattern};
 use crate::parse::Directive;
-use crate::variables::VariableScope;
+use crate::variables::{VariableScope, with_one_name_of_path};
 use crate::write::{block, quote, rewrite};
 
 /// A variable: the path is that of an index, which may be in another location than its directory.
@@ -674,6 +674,16 @@ fn texts_of(expression: &str) -> Option<String> {
         });
     }
     Some(texts)
+}
+
+/// Replaces the other names of `$uri` in the words of all `try_files`.
+pub(super) fn use_one_name_of_path(directives: &mut [Directive]) {
+    for directive in directives {
+        if directive.name == "try_files" {
+            directive.arguments.iter_mut().for_each(|word| *word = with_one_name_of_path(word));
+        }
+        use_one_name_of_path(directive.block.as_deref_mut().unwrap_or_default());
+    }
 }
 
 /// The endings of the programs of a server. nginx sends the source of a program that no location runs; here no location sends it, unless its
