@@ -206,6 +206,28 @@ fn directories_by_other_paths_equal_those_of_nginx() {
     check("others", &servers.iter().map(|server| (server.as_str(), paths)).collect::<Vec<_>>());
 }
 
+/// nginx's documentation of `if` and `index`: where an `if` with an upstream holds, that makes the response, and otherwise an index is that of
+/// the location that its path chooses.
+#[test]
+fn directories_beside_upstreams_of_conditions_equal_those_of_nginx() {
+    let pass = "proxy_pass http://127.0.0.1:UP1;";
+    let paths =
+        "/ /?x=1 /a /a?x=1 /a/ /a/?x=1 /c?x=1 /none /none?x=1 /page.html /page.html?x=1 /?x=1&y=1 /old /old?x=1";
+    let servers = [
+        format!("if ($arg_x) {{ {pass} }}"),
+        format!("if ($arg_x) {{ {pass} }} if ($arg_y) {{ add_header X-Kind y; }}"),
+        format!("if ($arg_x) {{ {pass} }} try_files $uri $uri/ /to/x;"),
+        format!("if ($arg_x) {{ {pass} }} try_files $uri /store$uri/ /to/x;"),
+        format!("if (!-f $request_filename) {{ {pass} break; }}"),
+        format!("rewrite ^/old$ /a/ last; if ($arg_x) {{ {pass} }}"),
+        format!("if ($arg_x) {{ {pass} }} allow 127.0.0.1; deny all;"),
+    ];
+    let closed = "location ~ l$ { deny all; }";
+    let servers: Vec<_> =
+        servers.iter().map(|lines| format!("location / {{ {lines} }} {closed} location /to/ {{ {pass} }}")).collect();
+    check("passes", &servers.iter().map(|server| (server.as_str(), paths)).collect::<Vec<_>>());
+}
+
 /// An upstream gets the path of the request, or the URI of `proxy_pass` with the rest of the path after it.
 #[test]
 fn paths_of_upstreams_equal_those_of_nginx() {

@@ -517,9 +517,8 @@ impl<'a> Translator<'a> {
     /// The handlers that make the response: those of `if`, and that of the location.
     fn write_sources(&mut self, out: &mut Vec<String>, location: &Location<'a>, scope: &VariableScope) {
         let own_block = location.blocks[location.blocks.len() - 1];
-        let conditions = own(own_block, "if").into_iter().filter(|rule| holds_content(rule) && passes(rule));
         let mut lines = Vec::new();
-        for condition in conditions {
+        for condition in passing_conditions(own_block) {
             let inner =
                 Location { blocks: location.blocks.iter().copied().chain([condition]).collect(), ..location.clone() };
             let mut content = Vec::new();
@@ -607,6 +606,11 @@ impl<'a> Translator<'a> {
 /// Whether a directive is `types { }`.
 pub(super) fn has_no_types(directive: &Directive) -> bool {
     directive.name == "types" && directive.block().is_empty()
+}
+
+/// The `if` of a block whose own upstream makes the response where they hold.
+pub(super) fn passing_conditions(owner: &Directive) -> impl Iterator<Item = &Directive> {
+    own(owner, "if").into_iter().filter(|rule| holds_content(rule) && passes(rule))
 }
 
 /// Whether an `if` of a block tests files.

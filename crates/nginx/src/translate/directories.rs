@@ -2,6 +2,7 @@
 
 use super::access::{denies_all, restricts};
 use super::content::{alias_of, in_written_order, is_internal};
+use super::error_pages::passes;
 use super::fields::has_equal_fields;
 use super::locations::{PASSES, leaves_files, rewrite_anew, with_query};
 use super::path_case::is_plain_path;
@@ -538,17 +539,11 @@ pub(super) fn leaves_directories(location: &Location<'_>, all: &Locations<'_>) -
 /// The words of the `try_files` of a location for directories by other paths, if the location serves them.
 fn other_directories_of<'l>(location: &'l Location<'_>) -> impl Iterator<Item = &'l String> {
     let block = location.own();
-    let serves = !has_pass(block) && !denies_all(block) && alias_of(location).is_none();
+    let serves = !passes(block) && !denies_all(block) && alias_of(location).is_none();
     let files = own(block, "try_files").first().copied().filter(|_| serves);
     let candidates = files.and_then(|files| files.arguments.split_last()).map_or(&[][..], |(_, candidates)| candidates);
     let is_other = |path: &&String| path.ends_with('/') && *path != "$uri/" && path.starts_with(['/', '$']);
     candidates.iter().filter(is_other).filter(|path| !path.contains(['?', '*', '[']))
-}
-
-/// Whether an upstream makes the responses of a block, or those of some `if` within it.
-fn has_pass(block: &Directive) -> bool {
-    let conditions = own(block, "if").into_iter();
-    conditions.chain([block]).any(|d| PASSES.iter().any(|name| !own(d, name).is_empty()))
 }
 
 /// Whether a location serves files, and so directories, to some clients.
@@ -565,7 +560,7 @@ fn has_directories(location: &Location<'_>) -> bool {
         Some((alias, Pattern::Regexp(_))) => alias.argument(0).contains('$') && own(block, "try_files").is_empty(),
         _ => true,
     };
-    !has_pass(block) && !denies_all(block) && may_be_directory && has_names && tests_directories(location)
+    !passes(block) && !denies_all(block) && may_be_directory && has_names && tests_directories(location)
 }
 
 /// Whether the `try_files` of a location, if it has one, admits directories.

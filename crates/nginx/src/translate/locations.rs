@@ -1,12 +1,12 @@
 //! The locations of a server: their matchers, and the rules after which nginx chooses one again.
 
 use super::access::{refuses, refuses_all, restricts};
-use super::content::{alias_of, in_written_order, is_internal, leads_elsewhere};
+use super::content::{alias_of, in_written_order, is_internal, leads_elsewhere, passing_conditions};
 use super::directories::{leaves_directories, serves_directories};
 use super::path_case::{is_plain_path, path_test};
 use super::rules::{
-    LOCATION_KEPT, always_answers, doubles_slash, has_break, keep_values_of_sets, may_keep_location, repeated_sets,
-    rules_choose_anew, rules_of,
+    HELD_CONDITION, LOCATION_KEPT, always_answers, doubles_slash, has_break, keep_values_of_sets, may_keep_location,
+    repeated_sets, rules_choose_anew, rules_of,
 };
 use super::{Translator, own};
 use crate::expressions::{WithoutLookAhead, compiled, without_assertions, without_look_ahead};
@@ -383,8 +383,8 @@ impl<'a> Translator<'a> {
                 block(&mut lines, "route", found);
             }
         }
-        lines.push("rewrite * {file_match.relative}".to_owned());
-        lines.push(format!("vars {LOCATION_KEPT} {kept}"));
+        let rewrite = ["rewrite * {file_match.relative}".to_owned(), format!("vars {LOCATION_KEPT} {kept}")];
+        self.unless_passing(&mut lines, location, rewrite.into());
         let mut of_file = Vec::new();
         if has_directories {
             block(&mut of_file, "route", lines);
@@ -398,7 +398,8 @@ impl<'a> Translator<'a> {
         of_file
     }
 
-    /// Writes lines for a matcher. As in nginx, the rules of the location apply before the request leaves the location.
+    /// Writes lines for a matcher. As in nginx, the rules of the location apply before the request leaves the location, and a request does not
+    /// leave it for which an `if` with an upstream holds.
     pub(super) fn guarded(
         &mut self,
         out: &mut Vec<String>,
@@ -410,24 +411,40 @@ impl<'a> Translator<'a> {
         let mut all = Vec::new();
         self.write_body_limit(&mut all, location.location_blocks());
         self.write_other_methods(&mut all, &location.blocks, scope);
-        if !location.is_server() && !rules_choose_anew(location.own()) && scope.location_kept.is_empty() {
-            let rules = self.rules(&location.blocks, &mut scope.clone());
+        let has_passes = passing_conditions(location.own()).next().is_some();
+        let has_rules = !rules_choose_anew(location.own()) || has_passes;
+        if !location.is_server() && has_rules && scope.location_kept.is_empty() {
+            let rules = self.staying_rules(&location.blocks, &mut scope.clone());
             if !rules.is_empty() {
                 block(&mut all, "route", rules);
             }
         }
+        let mut leaving = Vec::new();
         // The limits of the server are those of the new location.
-        self.write_limits(&mut all, location.location_blocks(), scope);
-        self.write_access(&mut all, &location.blocks, scope);
+        self.write_limits(&mut leaving, location.location_blocks(), scope);
+        self.write_access(&mut leaving, &location.blocks, scope);
         match &*lines {
-            [line] if all.is_empty() && line.contains(" * ") => {
+            [line] if all.is_empty() && leaving.is_empty() && !has_passes && line.contains(" * ") => {
                 out.push(line.replacen(" * ", &format!(" @{matcher} "), 1));
             }
             _ => {
-                all.extend(lines);
+                leaving.extend(lines);
+                self.unless_passing(&mut all, location, leaving);
                 block(out, &format!("route @{matcher}"), all);
             }
         }
+    }
+
+    /// Writes lines for the requests for which no `if` with an upstream holds.
+    fn unless_passing(&mut self, out: &mut Vec<String>, location: &Location<'a>, lines: Vec<String>) {
+        let conditions = passing_conditions(location.own());
+        let held: Vec<_> = conditions.map(|condition| self.name_of_condition(condition)).collect();
+        if held.is_empty() {
+            return out.extend(lines);
+        }
+        let name = self.fresh("leaves");
+        out.push(format!("@{name} not vars {HELD_CONDITION} {}", held.join(" ")));
+        block(out, &format!("route @{name}"), lines);
     }
 }
 
