@@ -104,10 +104,43 @@ struct CacheRules {
     refresh: LocalId<Refresh>,
     /// How many refreshes are under way on a worker.
     refreshes: StateId<Rc<Cell<usize>>>,
-    /// Why the request was forwarded, if its response is not stored; a text of [`Forwarded`].
-    forwarded: VarId,
-    /// The key of a request that may change its resource.
-    changed: VarId,
+    /// The handler's number in the plan. A request may pass several caches, each with keys of its own.
+    number: u32,
+    /// The [`PassedRequest`] of each cache that has passed the request. All caches of a plan share the slot: with a slot
+    /// each, those of the last of many sites would be above the slots that recycled storage keeps, and each request
+    /// would allocate them again.
+    passed: VarId,
+}
+
+/// A request that a cache has forwarded without storing its response, as the cache notes it for the response.
+struct PassedRequest<'a> {
+    why: Forwarded,
+    /// The key of a request that may change its resource, or else nothing.
+    changed: &'a [u8],
+}
+
+impl<'a> PassedRequest<'a> {
+    /// Appends the entry of a handler.
+    fn write(&self, number: u32, entries: &mut Vec<u8>) {
+        entries.extend_from_slice(&number.to_le_bytes());
+        entries.push(self.why as u8);
+        let len = u32::try_from(self.changed.len()).expect("a key is far below 4 GiB");
+        entries.extend_from_slice(&len.to_le_bytes());
+        entries.extend_from_slice(self.changed);
+    }
+
+    /// Returns the last entry of a handler.
+    fn find(number: u32, mut entries: &'a [u8]) -> Option<Self> {
+        let mut found = None;
+        while let Some((&[a, b, c, d, why, e, f, g, h], rest)) = entries.split_first_chunk::<PASSED_HEADER_LEN>() {
+            let (changed, rest) = rest.split_at_checked(u32::from_le_bytes([e, f, g, h]) as usize)?;
+            if u32::from_le_bytes([a, b, c, d]) == number {
+                found = Some(Self { why: *Forwarded::ALL.get(usize::from(why))?, changed });
+            }
+            entries = rest;
+        }
+        found
+    }
 }
 
 /// A request whose response may be stored.
@@ -175,6 +208,10 @@ enum StoredUse {
     /// The response is for other requests.
     No,
 }
+
+/// The length of a [`PassedRequest`] without its key: the handler's number, the index of the reason in
+/// [`Forwarded::ALL`], and the length of the key.
+const PASSED_HEADER_LEN: usize = 4 + 1 + 4;
 
 /// Fields with which some applications respond as to another method or URI. Its response must not be stored for this
 /// one.
@@ -264,7 +301,7 @@ impl CacheRules {
         let is_head = cx.head().method() == Method::Head;
         if is_head && stale.is_none() {
             count();
-            return self.pass(cx, why);
+            return self.pass(cx, PassedRequest { why, changed: b"" });
         }
         // Such a response may be partial, a 304 or for one user, so other requests do not wait for it.
         let request = cx.head().fields();
@@ -397,9 +434,18 @@ impl CacheRules {
     }
 
     /// Lets later handlers respond, and does not store the response.
-    fn pass(&self, cx: &mut Context, why: Forwarded) -> Step {
-        cx.set_variable_text(self.forwarded, why.as_str().as_bytes());
+    fn pass(&self, cx: &mut Context, passed: PassedRequest<'_>) -> Step {
+        cx.with_scratch(|cx, entries| {
+            entries.extend_from_slice(cx.variable(self.passed).unwrap_or_default());
+            passed.write(self.number, entries);
+            cx.set_variable_text(self.passed, entries);
+        });
         Step::Next
+    }
+
+    /// Returns the note of this handler about the request, if it has passed it.
+    fn passed<'c>(&self, cx: &'c Context) -> Option<PassedRequest<'c>> {
+        cx.variable(self.passed).and_then(|entries| PassedRequest::find(self.number, entries))
     }
 
     /// Lets later handlers respond, and keeps the facts on which the use of their response depends.
@@ -635,7 +681,7 @@ impl CacheRules {
     /// and its files have no index by URI.
     fn invalidate(&self, cx: &mut Context) {
         cx.with_scratch(|cx, key| {
-            let Some(changed) = cx.variable(self.changed) else { return };
+            let Some(PassedRequest { changed, .. }) = self.passed(cx) else { return };
             self.tiers.remove(self.tiers.store.key(changed));
             for name in [names::LOCATION, names::CONTENT_LOCATION] {
                 let value = cx.response().fields().get(name);
@@ -695,13 +741,13 @@ impl Handler for Cache {
         match rules.bypass(cx) {
             None => rules.begin(cx, RequestWaits::default()),
             Some(why) => {
-                if why == Forwarded::Method && !cx.head().method().is_safe() {
-                    cx.with_scratch(|cx, key| {
-                        rules.key.write(cx, key);
-                        cx.set_variable_text(rules.changed, key);
-                    });
+                if why != Forwarded::Method || cx.head().method().is_safe() {
+                    return rules.pass(cx, PassedRequest { why, changed: b"" });
                 }
-                rules.pass(cx, why)
+                cx.with_scratch(|cx, key| {
+                    rules.key.write(cx, key);
+                    rules.pass(cx, PassedRequest { why, changed: key })
+                })
             }
         }
     }
@@ -711,10 +757,8 @@ impl Handler for Cache {
         if let Some(fetch) = cx.take_local(rules.fetch) {
             return Step::Respond(rules.fetched(cx, fetch, response));
         }
-        let passed = cx.variable(rules.forwarded);
-        let why = passed.and_then(|text| Forwarded::ALL.into_iter().find(|why| why.as_str().as_bytes() == text));
-        if let Some(why) = why {
-            if why == Forwarded::Method && matches!(response.status.as_u16(), 200..400) {
+        if let Some(PassedRequest { why, changed }) = rules.passed(cx) {
+            if !changed.is_empty() && matches!(response.status.as_u16(), 200..400) {
                 rules.invalidate(cx);
             }
             let handled = Handled::Forwarded { why, status: Some(response.status), then: ResponseUse::Passed };

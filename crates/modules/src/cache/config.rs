@@ -151,6 +151,10 @@ fn open(
 /// The bounds of each directory of a plan.
 type DirectoriesOfPlan = HashMap<PathBuf, DiskBounds>;
 
+/// The number of a plan's caches.
+#[derive(Default)]
+struct CachesOfPlan(u32);
+
 /// Refuses a directory for which another handler of the plan has other bounds.
 fn agree(directory: &Path, bounds: DiskBounds, build: &mut Build<'_>) -> Result<(), BuildError> {
     // When a plan is only checked, the directory may not exist yet.
@@ -201,8 +205,9 @@ pub(super) fn read(value: &Value, build: &mut Build<'_>) -> Result<CacheRules, B
         "" => None,
         pattern => Some(build.at("regex.exclude", |build| WorkerRegex::compile(pattern, build))?),
     };
-    // A request may pass several caches, each with keys of its own.
-    let location = build.location();
+    let CachesOfPlan(count) = build.shared();
+    *count += 1;
+    let number = *count;
     Ok(CacheRules {
         tiers: Tiers { store: Store::of(usize::try_from(memory).unwrap_or(usize::MAX)), disk },
         key,
@@ -220,8 +225,8 @@ pub(super) fn read(value: &Value, build: &mut Build<'_>) -> Result<CacheRules, B
         fetch: build.allocate_local(),
         refresh: build.allocate_local(),
         refreshes: build.allocate_state(|_| Rc::default()),
-        forwarded: build.allocate_slot(&format!("http.cache.forwarded {location}")),
-        changed: build.allocate_slot(&format!("http.cache.changed {location}")),
+        number,
+        passed: build.allocate_slot("http.cache.passed"),
     })
 }
 

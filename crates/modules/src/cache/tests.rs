@@ -792,6 +792,34 @@ fn a_change_reaches_each_of_two_caches() {
     assert_eq!(bench.seen().len(), 2, "the POST, and the GET after it");
 }
 
+// The slots of thousands of sites must stay below the number that recycled storage keeps.
+#[test]
+fn the_caches_of_a_plan_share_a_slot() {
+    let registry = registry(&Arc::default());
+    let mut build = Build::new(&registry);
+    let slot = |build: &mut Build<'_>, path: &str| {
+        let rules = build.at(path, |build| config::read(&json!({}), build)).expect("valid");
+        (rules.number, rules.passed)
+    };
+    let [one, other] = ["one", "other"].map(|path| slot(&mut build, path));
+    assert_eq!(one.1, other.1);
+    assert_ne!(one.0, other.0);
+}
+
+// RFC 9211 §2.2: each of two caches appends its own reason to Cache-Status.
+#[test]
+fn each_of_two_caches_appends_its_own_reason() {
+    let mut bench =
+        bench_with(json!({ "regex": { "exclude": "/a" } }), &[], &[json!({ "handler": "cache", "cache_name": "B" })]);
+    bench.replies([reply("", "x")]);
+    let answer = bench.send(&Request::new("HEAD", "/a"));
+    let status: Vec<_> = answer.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("cache-status")).collect();
+    assert!(
+        format!("{status:?}").contains("fwd=uri-miss") && format!("{status:?}").contains("fwd=bypass"),
+        "{status:?}"
+    );
+}
+
 // docs/cache.md: the URI of a stored response is that of the request, also if handlers before the cache have changed it.
 // Location and Content-Location are URIs of requests too (RFC 9111 §4.4).
 #[test]
