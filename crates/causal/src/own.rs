@@ -9,6 +9,7 @@ use std::sync::atomic::{
 };
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 
+use rustix::process::{getpriority_process, setpriority_process};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Processor time of all threads that called [`charge_cpu_time`], nanoseconds.
@@ -33,12 +34,23 @@ pub(crate) fn charge_cpu_time() -> u64 {
 /// Whether the system refused a priority to [`lower_priority`].
 static IS_PRIORITY_REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// Lowers the calling thread's priority. Best effort: the profiler's work is correct at any priority, and the report
-/// contains a note ([`is_priority_refused`]).
+/// The lowest priority of Linux.
+const NICENESS_MAX: i32 = 19;
+
+/// Lowers the calling thread's priority to `niceness` below that of the program's main thread. Best effort: the
+/// profiler's work is correct at any priority, and the report contains a note ([`is_priority_refused`]).
 pub(crate) fn lower_priority(niceness: i32) {
-    if rustix::process::setpriority_process(None, niceness).is_err() {
+    if try_lower_priority(niceness).is_err() {
         IS_PRIORITY_REFUSED.store(true, Relaxed);
     }
+}
+
+fn try_lower_priority(niceness: i32) -> rustix::io::Result<()> {
+    // The process's number is that of its main thread. A program that is niced itself must not get a profiler above it.
+    let program = getpriority_process(Some(rustix::process::getpid()))?;
+    let wanted = (program + niceness).min(NICENESS_MAX);
+    // A thread begins with the priority of the thread that started it, which may be lower. To raise it needs a permission.
+    if getpriority_process(None)? >= wanted { Ok(()) } else { setpriority_process(None, wanted) }
 }
 
 /// Returns whether a thread of the profiler runs at the priority of the program's, because the system refused another.
@@ -115,6 +127,24 @@ mod tests {
         let (first, then, all) = took.join().expect("it does not panic");
         assert!(first >= 3_000_000 && first + then == all, "{first} {then} {all}");
         assert!(CHARGED.load(Relaxed) - before >= all);
+    }
+
+    // docs/causal-profiling.md: the niceness is relative to the program's. Without a permission, setpriority(2) refuses
+    // to raise a priority.
+    #[test]
+    fn a_priority_is_never_raised() {
+        let niceness = |of| getpriority_process(of).expect("the system has priorities");
+        let program = niceness(Some(rustix::process::getpid()));
+        for inherited in [0, 3, 5, 7, NICENESS_MAX] {
+            let inherited = (program + inherited).min(NICENESS_MAX);
+            let lowered = std::thread::spawn(move || {
+                setpriority_process(None, inherited).expect("it is lowered, or unchanged");
+                lower_priority(5);
+                niceness(None)
+            });
+            assert_eq!(lowered.join().expect("no panic"), inherited.max(program + 5).min(NICENESS_MAX), "{inherited}");
+        }
+        assert!(!is_priority_refused());
     }
 
     #[test]

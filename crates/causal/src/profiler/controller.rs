@@ -32,7 +32,7 @@ const MEMORY_ONE: usize = MEMORY / 128;
 const ENTRIES_ONE: usize = ENTRIES_MAX / 4;
 /// The threads that replay windows while others are measured: one, at the lowest priority.
 const MEANWHILE: ReplayThreads = ReplayThreads { threads: 1, nice: 19 };
-/// The niceness of the analysis thread, and of the threads that replay windows for the final analysis: below the
+/// The niceness of the analysis thread, and of the threads that replay windows for the final analysis, relative to the
 /// program's.
 pub(super) const NICENESS: i32 = 5;
 /// Bound on the replaying threads of the final analysis.
