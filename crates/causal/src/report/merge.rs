@@ -67,7 +67,7 @@ impl Report {
             merged.reasons.extend(told);
         }
         for target in &merged.targets {
-            let seen = reports.iter().filter(|report| find(report, target).is_some()).count();
+            let seen = reports.iter().filter(|report| report.find(target).is_some()).count();
             if seen < reports.len() {
                 merged.reasons.push(Reason {
                     target: target.name.clone(),
@@ -78,6 +78,11 @@ impl Report {
         }
         merged.parts = reports;
         Some(merged)
+    }
+
+    /// Returns the target of this name and kind.
+    pub(super) fn find(&self, target: &TargetReport) -> Option<&TargetReport> {
+        self.targets.iter().find(|it| it.name == target.name && it.kind == target.kind)
     }
 }
 
@@ -98,10 +103,6 @@ fn mean(weights: &[f64], values: impl Iterator<Item = f64>) -> f64 {
 
 fn names(reports: &[Report]) -> String {
     reports.iter().map(|report| &*report.program).collect::<Vec<_>>().join(", ")
-}
-
-fn find<'a>(report: &'a Report, target: &TargetReport) -> Option<&'a TargetReport> {
-    report.targets.iter().find(|it| it.name == target.name && it.kind == target.kind)
 }
 
 fn progress(reports: &[Report]) -> Vec<Progress> {
@@ -136,7 +137,7 @@ fn targets(reports: &[Report], weights: &[f64]) -> Vec<TargetReport> {
 }
 
 fn merge_target(like: &TargetReport, reports: &[Report], weights: &[f64]) -> TargetReport {
-    let found: Vec<Option<&TargetReport>> = reports.iter().map(|report| find(report, like)).collect();
+    let found: Vec<Option<&TargetReport>> = reports.iter().map(|report| report.find(like)).collect();
     let curves = |measure: Quantity, of: &dyn Fn(&TargetReport) -> Vec<CurvePoint>| {
         let curves: Vec<Vec<CurvePoint>> = found.iter().map(|target| target.map(of).unwrap_or_default()).collect();
         merge_curves(measure, &curves, weights)

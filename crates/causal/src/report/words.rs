@@ -152,7 +152,7 @@ impl Report {
         let (measure, curve) = self.counted(target);
         let top = curve.last().copied().unwrap_or_default();
         // The part of the samples, and then of the time: the busiest thread is the one that the others wait for.
-        let on_the_path = top.expected * self.load.utilisation;
+        let on_the_path = top.expected * self.utilisation(target);
         if target.samples >= NOTED_SAMPLES_FEW && on_the_path > top.high + top.half_width() {
             let share = percent(target.share);
             return format!(
@@ -165,6 +165,14 @@ impl Report {
             percent(top.high.max(0.0)),
             self.saved(measure)
         )
+    }
+
+    /// Returns the utilisation of the program. Of several programs, that of the least busy one with the target: samples do
+    /// not show in which of them the target is a small part of the time.
+    fn utilisation(&self, target: &TargetReport) -> f64 {
+        let with_target = self.parts.iter().filter(|part| part.find(target).is_some());
+        let each = with_target.map(|part| part.load.utilisation);
+        each.min_by(f64::total_cmp).unwrap_or(self.load.utilisation)
     }
 
     /// The quantity of which a gain is a part.
@@ -290,6 +298,23 @@ mod tests {
             report.targets = vec![report.targets.swap_remove(2)];
             (report.load.utilisation, report.targets[0].samples) = (utilisation, samples);
             assert_eq!(report.words(), [want], "{utilisation}, {samples}");
+        }
+    }
+
+    /// The largest utilisation of several servers is no bound for a target of the others.
+    #[test]
+    fn a_small_part_of_the_time_of_several_servers() {
+        let with = |utilisation, has_target: bool| {
+            let mut report = report();
+            report.load.utilisation = utilisation;
+            report.targets = if has_target { vec![report.targets.swap_remove(2)] } else { Vec::new() };
+            report
+        };
+        for (of_other, has_target, is_small) in [(0.01, true, true), (0.01, false, false), (0.9, true, false)] {
+            let merged = Report::merged(vec![with(0.84, true), with(of_other, has_target)]).expect("two reports");
+            let words = merged.words();
+            assert_eq!(words[0].contains("too small to matter"), is_small, "{words:?}");
+            assert_eq!(words[0].contains("off the critical path"), !is_small, "{words:?}");
         }
     }
 
