@@ -258,15 +258,15 @@ impl Profiles {
         for endpoint in endpoints {
             let response =
                 endpoint.request("POST /causal/start", &[("Content-Type", "application/json")], body.as_bytes())?;
-            // Each response of an admin API is an object. A site may respond to any request with anything.
             let status: Option<Value> = serde_json::from_str(&response.body).ok().filter(Value::is_object);
-            let Some(status) = status else {
+            // Of an admin API, these responses are objects. Any other error may come from a proxy before the API.
+            if status.is_none() && matches!(response.status, ..400 | 404 | 405) {
                 bail!("{} is not the address of an admin API (HTTP {})", endpoint.name, response.status);
-            };
+            }
             response
                 .error_for_status()
                 .map_err(|message| anyhow!("the server on {} did not start a profile: {message}", endpoint.name))?;
-            let number = status["number"].as_u64();
+            let number = status.and_then(|status| status["number"].as_u64());
             let number =
                 number.with_context(|| format!("the server on {} returned no profile number", endpoint.name))?;
             profiles.0.push(StartedProfile { endpoint, number, is_running: true });

@@ -2,6 +2,7 @@
 //! These tests check that every request gets a response, and that the server keeps working.
 
 use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -402,6 +403,33 @@ fn the_command_and_several_servers() {
     let output = sites[0].directory.output(&["profile", "--address", &site]);
     let want = format!("Error: {site} is not the address of an admin API (HTTP 200)\n");
     assert_eq!((output.status.code(), &*String::from_utf8_lossy(&output.stderr)), (Some(1), &*want));
+    // Nor has one without this path. Another error, as of a proxy before the API, contains its reason.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let other = listener.local_addr().unwrap().to_string();
+    for (status, want) in [
+        ("404", format!("Error: {other} is not the address of an admin API (HTTP 404)\n")),
+        ("403", format!("Error: the server on {other} did not start a profile: not from here (HTTP 403)\n")),
+    ] {
+        let output = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut client = listener.accept().unwrap().0;
+                // Until the end of the body, so that the close does not reset the connection.
+                let mut request = Vec::new();
+                while !request.ends_with(b"}") {
+                    let mut byte = [0];
+                    client.read_exact(&mut byte).unwrap();
+                    request.extend(byte);
+                }
+                write!(
+                    client,
+                    "HTTP/1.1 {status} Error\r\nContent-Length: 13\r\nConnection: close\r\n\r\nnot from here"
+                )
+                .unwrap();
+            });
+            sites[0].directory.output(&["profile", "--address", &other])
+        });
+        assert_eq!((output.status.code(), &*String::from_utf8_lossy(&output.stderr)), (Some(1), &*want));
+    }
 }
 
 #[test]
