@@ -11,6 +11,7 @@ use std::time::Duration;
 use causeway_engine::BlockingSpec;
 use causeway_pipeline::{Ending, HeadLimits, Timeouts, TransferLimit};
 
+use support::client::RequestKind;
 use support::{ClientResponse, Close, TestServer, bytes};
 
 /// Short enough for fast tests, and longer than one tick of the timer wheel.
@@ -348,6 +349,23 @@ fn the_end_of_a_client_is_noticed_after_its_unread_bytes() {
         assert_eq!(server.probe.outcome("/hold").ending, Ending::PeerGone);
         server.await_connections(0);
     }
+}
+
+// docs/limits.md: "a half-closed tunnel, without traffic in the open direction", also if the client's end is after bytes that no handler
+// reads. A tunnel whose directions are both open has no time limit.
+#[test]
+fn a_tunnel_ends_after_its_clients_unread_end() {
+    let server = TestServer::start(|setup| setup.timeouts.keep_alive = SHORT);
+    let [_open, mut ended] = ["/hold-tunnel/1", "/hold-tunnel/2"].map(|target| {
+        let mut client = server.client();
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: test\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"));
+        assert_eq!(client.answer_to(RequestKind::Tunnel).status, 101);
+        client.send(vec![b'x'; 200_000]);
+        client
+    });
+    ended.end();
+    assert_eq!(server.probe.outcome("/hold-tunnel/2").ending, Ending::PeerGone);
+    server.await_connections(1);
 }
 
 // RFC 9112 §9.3.2: pipelined requests that have arrived are served, also those that were not read when their client ended its sending side.

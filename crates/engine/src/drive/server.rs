@@ -301,8 +301,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
     fn handle_input(&mut self, poll_cx: &mut PollContext<'_>, out: &mut WriteList) {
         let mut spare = None;
         // The peer's end may have arrived before the response that began the tunnel. The tunnel's end is an event without bytes.
-        let is_end_due = self.phase == Phase::HalfClosed
-            && self.exchanges.last().is_some_and(|exchange| exchange.is_tunnel && exchange.inbound == Inbound::Open);
+        let is_end_due = self.phase == Phase::HalfClosed && self.has_open_tunnel();
         let mut again = self.line.input.has_more() || is_end_due;
         while again && self.may_handle_or_register(poll_cx, out) {
             if self.limits_plan_number != self.listener.plan_number() {

@@ -112,6 +112,17 @@ impl BodyStream for Silent {
     }
 }
 
+/// Pending for ever, beside the peer's bytes, which it does not read.
+pub(crate) struct Unread {
+    pub(crate) _body: IncomingBody,
+}
+
+impl BodyStream for Unread {
+    fn poll_frame(&mut self, _poll_cx: &mut PollContext<'_>) -> Produced {
+        Poll::Pending
+    }
+}
+
 fn slice(path: &Path, at: u64, len: Option<u64>) -> FileSlice {
     let file = OpenFile::new(File::open(path).expect("a test's file")).expect("a test's file");
     let whole = file.opened().len;

@@ -17,7 +17,7 @@ use causeway_pipeline::{
 use futures_channel::oneshot;
 use serde_json::{Value, json};
 
-use super::bodies::{self, Echo, Failing, LastWords, Length, Panicking, Short, Silent, TestBody};
+use super::bodies::{self, Echo, Failing, LastWords, Length, Panicking, Short, Silent, TestBody, Unread};
 use super::forward::{calls_lent, forget, forward, forward_once};
 use super::probe::{Ballast, Guard, Probe, ProbeEvent};
 
@@ -94,6 +94,11 @@ const ACTS: &[(&str, Enter)] = &[
         let body = cx.take_body().expect("taken only here");
         cx.response_mut().set(names::UPGRADE, FieldValue::from_static("echo"));
         Step::Respond(Response::switch(Echo(body)))
+    }),
+    ("hold-tunnel", |cx, _| {
+        let body = cx.take_body().expect("taken only here");
+        cx.response_mut().set(names::UPGRADE, FieldValue::from_static("x"));
+        Step::Respond(Response::switch(Unread { _body: body }))
     }),
     ("refuse-with-head", |cx, _| {
         let head = cx.head();

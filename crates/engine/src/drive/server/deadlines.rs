@@ -29,7 +29,7 @@ pub(super) enum AwaitedAction {
     Body,
     /// With streams side by side: the [`PeerAction`] of each stream, each with a deadline of its own.
     Streams,
-    /// Send or accept bytes in a half-closed tunnel.
+    /// Send or accept bytes in a half-closed tunnel, or in one whose peer has ended its direction after bytes that are unread.
     Tunnel,
     /// Read our output.
     ReadOutput,
@@ -122,6 +122,7 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             WaitsFor::Acknowledgement => AwaitedAction::Close,
             _ if self.machine.is_multiplexed() => AwaitedAction::Streams,
             _ if self.exchanges.last().is_some_and(Exchange::is_half_closed) => AwaitedAction::Tunnel,
+            _ if self.phase == Phase::EndUnread && self.has_open_tunnel() => AwaitedAction::Tunnel,
             _ if self.phase != Phase::HalfClosed && self.leaves_bytes_unread(poll_cx, out) => AwaitedAction::Stay,
             _ => AwaitedAction::None,
         }
@@ -141,6 +142,11 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
     /// window.
     fn may_never_end(&self, exchange: &Exchange) -> bool {
         exchange.is_stalled() || exchange.awaited_action(&self.machine) == Some(PeerAction::OpenWindow)
+    }
+
+    /// Returns whether the connection is a tunnel in which the peer's direction is open.
+    pub(super) fn has_open_tunnel(&self) -> bool {
+        self.exchanges.last().is_some_and(|exchange| exchange.is_tunnel && exchange.inbound == Inbound::Open)
     }
 
     /// Returns the deadline of the peer's action that this exchange waits for.
@@ -268,8 +274,10 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
                 self.ending = Ending::PeerGone;
                 return ControlFlow::Break(());
             }
-            // The unread bytes may be requests, which are served if the present ones end in time.
-            Presence::Ended if self.phase == Phase::Open && self.may_wait_for_ever() => self.phase = Phase::EndUnread,
+            // The unread bytes may be requests, which are served if the present ones end in time. Of a tunnel, they are its last ones.
+            Presence::Ended if self.phase == Phase::Open && (self.may_wait_for_ever() || self.has_open_tunnel()) => {
+                self.phase = Phase::EndUnread;
+            }
             Presence::Ended | Presence::Open => {}
         }
         ControlFlow::Continue(())
