@@ -106,7 +106,7 @@ impl IssuancePlan {
         // it.
         let locked = locked.map_err(RenewError::Local)?.map_err(|error| match error {
             Error::Locked(_) => RenewError::Elsewhere(error.to_string()),
-            error => failed(error),
+            error => RenewError::Storage(error.to_string()),
         });
         let lock = Arc::new(locked?);
         let old = keeper.issued(&self.public.name);
@@ -143,7 +143,10 @@ impl IssuancePlan {
             let keeper = Arc::clone(keeper);
             let signed = blocking(move || keeper.sign_public(&local, &lock, SystemTime::now())).await;
             let Err(error) = signed.and_then(|signed| signed.map_err(|error| error.to_string())) else { return Ok(()) };
-            let (RenewError::Local(why) | RenewError::Elsewhere(why) | RenewError::Authority(why, _)) = &mut failure;
+            let (RenewError::Storage(why)
+            | RenewError::Local(why)
+            | RenewError::Elsewhere(why)
+            | RenewError::Authority(why, _)) = &mut failure;
             *why = format!("{why}; the local authority: {error}");
         }
         Err(failure)
@@ -232,7 +235,9 @@ impl IssuancePlan {
 
 /// Why a name has no new certificate.
 pub(super) enum RenewError {
-    /// Storage or a local authority failed. No authority has got an order.
+    /// The storage gave no lock of the name, so it most likely fails for every name.
+    Storage(String),
+    /// The storage or a local authority failed for this name. No authority has got an order.
     Local(String),
     /// Another process has held the name's lock for as long as storage waits: it is obtaining the certificate.
     Elsewhere(String),
@@ -242,7 +247,7 @@ pub(super) enum RenewError {
 
 impl fmt::Display for RenewError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Local(why) | Self::Elsewhere(why) | Self::Authority(why, _)) = self;
+        let (Self::Storage(why) | Self::Local(why) | Self::Elsewhere(why) | Self::Authority(why, _)) = self;
         f.write_str(why)
     }
 }

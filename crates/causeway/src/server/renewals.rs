@@ -1,6 +1,6 @@
 //! Obtains and renews certificates of public authorities in the background, one task for each name.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
@@ -31,6 +31,9 @@ const PAUSES: [u64; 12] = [1, 2, 2, 5, 10, 10, 20, 30, 60, 120, 180, 360];
 
 /// The pause after a failure of the storage or a local authority. It is short, because no rate limit applies.
 const LOCAL_PAUSE: Duration = Duration::from_secs(10);
+
+/// The time between two errors about a storage that fails for every name.
+const STORAGE_ERROR_PAUSE: Duration = Duration::from_secs(60 * 60);
 
 /// How long another server with the storage may obtain a name's certificate before that is an error: longer than an order of several issuers,
 /// each with its test authority and two challenges.
@@ -208,18 +211,27 @@ struct Task {
     is_ending: Arc<AtomicBool>,
 }
 
-/// The storages that fail, by their identities. Thousands of names may wait for one, and try again every few seconds: the first failure is
-/// logged as an error.
+/// The storages that fail for every name, by their identities, and the time of the last error about each. Thousands of names may wait for
+/// one, and try again every few seconds: one error per [`STORAGE_ERROR_PAUSE`] is logged.
 #[derive(Default)]
-struct StorageFaults(Mutex<HashSet<String>>);
+struct StorageFaults(Mutex<HashMap<String, Instant>>);
 
 impl StorageFaults {
-    /// Records the outcome of an attempt. Returns whether it is to be logged: it is no failure of a storage that fails already.
-    fn is_news(&self, storage: &str, error: Option<&RenewError>) -> bool {
+    /// Records the outcome of an attempt. Returns whether it is to be logged: it is no failure of a storage about which there is a recent
+    /// error.
+    fn is_news(&self, storage: &str, error: Option<&RenewError>, now: Instant) -> bool {
         let mut failing = locked(&self.0);
         match error {
-            Some(RenewError::Local(_)) => failing.insert(storage.to_owned()),
-            Some(RenewError::Elsewhere(_) | RenewError::Authority(..)) | None => {
+            Some(RenewError::Storage(_)) => {
+                let is_recent =
+                    failing.get(storage).is_some_and(|logged| now.duration_since(*logged) < STORAGE_ERROR_PAUSE);
+                if !is_recent {
+                    failing.insert(storage.to_owned(), now);
+                }
+                !is_recent
+            }
+            // The storage has given a lock, if only to another server.
+            Some(RenewError::Local(_) | RenewError::Elsewhere(_) | RenewError::Authority(..)) | None => {
                 failing.remove(storage);
                 true
             }
@@ -326,7 +338,8 @@ impl Task {
 
     /// Records the outcome of an attempt, as [`StorageFaults::is_news`].
     fn is_news(&self, error: Option<&RenewError>) -> bool {
-        self.events.faults.is_news(&self.plan.storage(self.keeper.storage()).identity(), error)
+        let storage = self.plan.storage(self.keeper.storage()).identity();
+        self.events.faults.is_news(&storage, error, Instant::now())
     }
 
     /// Shortens a pause to the end of the certificate in use, if the local authority signs another one then.
@@ -426,7 +439,7 @@ impl Advice {
 fn is_elsewhere(error: &RenewError, since: &mut Option<Instant>, now: Instant) -> bool {
     match error {
         RenewError::Elsewhere(_) => now.duration_since(*since.get_or_insert(now)) < ELSEWHERE_MAX,
-        RenewError::Local(_) | RenewError::Authority(..) => {
+        RenewError::Storage(_) | RenewError::Local(_) | RenewError::Authority(..) => {
             *since = None;
             false
         }
@@ -436,7 +449,7 @@ fn is_elsewhere(error: &RenewError, since: &mut Option<Instant>, now: Instant) -
 /// How long to wait after a failed attempt. Counts those of the authorities.
 pub(super) fn pause_after(error: &RenewError, failures: &mut usize, now: SystemTime) -> Duration {
     match error {
-        RenewError::Local(_) | RenewError::Elsewhere(_) => LOCAL_PAUSE,
+        RenewError::Storage(_) | RenewError::Local(_) | RenewError::Elsewhere(_) => LOCAL_PAUSE,
         RenewError::Authority(_, retry_at) => {
             *failures += 1;
             pause_until(*failures - 1, *retry_at, now)

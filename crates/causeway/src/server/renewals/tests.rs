@@ -281,26 +281,53 @@ async fn an_account_that_storage_cannot_read() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-// 300 names that wait for a storage which is away would write an error each every 10 seconds.
+// 300 names that wait for a storage which is away would write an error each every 10 seconds. A fault of one name is no reason to hide
+// those of the others, and a lasting fault of the storage is logged again.
 #[test]
-fn a_fault_of_the_storage_is_logged_once() {
+fn a_fault_of_the_storage_is_logged_once_an_hour() {
     let faults = StorageFaults::default();
-    let (local, refused) = (RenewError::Local(String::new()), RenewError::Authority(String::new(), None));
-    for (storage, error, want) in [
-        ("one", Some(&local), true),
-        ("one", Some(&local), false),
-        ("two", Some(&local), true),
-        ("one", Some(&local), false),
-        ("one", Some(&refused), true),
-        ("one", Some(&refused), true),
-        ("one", Some(&local), true),
-        ("one", Some(&local), false),
-        ("one", None, true),
-        ("one", Some(&local), true),
-        ("two", Some(&local), false),
+    let [away, local] = [RenewError::Storage, RenewError::Local].map(|error| error(String::new()));
+    let refused = RenewError::Authority(String::new(), None);
+    let start = Instant::now();
+    for (minutes, storage, error, want) in [
+        (0, "one", Some(&away), true),
+        (0, "one", Some(&away), false),
+        (1, "two", Some(&away), true),
+        (59, "one", Some(&away), false),
+        (60, "one", Some(&away), true),
+        (60, "two", Some(&away), false),
+        (61, "one", Some(&away), false),
+        (61, "one", Some(&refused), true),
+        (61, "one", Some(&refused), true),
+        (61, "one", Some(&away), true),
+        (61, "one", Some(&local), true),
+        (61, "one", Some(&local), true),
+        (61, "one", Some(&away), true),
+        (61, "one", None, true),
+        (61, "one", Some(&away), true),
+        (62, "two", Some(&away), true),
     ] {
-        assert_eq!(faults.is_news(storage, error), want, "{storage} {:?}", error.map(ToString::to_string));
+        let now = start + Duration::from_secs(60 * minutes);
+        let is_news = faults.is_news(storage, error, now);
+        assert_eq!(is_news, want, "{minutes} {storage} {:?}", error.map(ToString::to_string));
     }
+}
+
+// A certificate that storage cannot read is a fault of its name. Without locks, the storage fails for every name.
+#[tokio::test]
+async fn a_storage_without_locks_fails_for_every_name() {
+    let folder = std::env::temp_dir().join(format!("causeway-renewals-locks-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    let default_storage: SharedStorage = Arc::new(FileStorage::new(&folder));
+    let storages = Storages::open(default_storage, std::iter::empty(), Path::new("")).unwrap();
+    let plan = IssuancePlan::new(&public_name(), KeyKind::P256, false, &storages);
+    let keeper = open(&storages, Vec::new(), Some(&plan), None);
+    let _ = std::fs::remove_dir_all(&folder);
+    // A file in place of the storage's directory, for root too.
+    std::fs::write(&folder, "").unwrap();
+    let error = plan.renew(&keeper, 0, false, &OrderLimits::default()).await.unwrap_err();
+    assert!(matches!(error, RenewError::Storage(_)), "{error}");
+    std::fs::remove_file(&folder).unwrap();
 }
 
 // A client that lets names leave memory and come back must not start a task with each handshake.
