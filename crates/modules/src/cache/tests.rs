@@ -1440,6 +1440,8 @@ fn a_directory_has_one_index() {
     assert_eq!((later.purge(Some(&directory), &Purge::All).files, directory.files().len()), (2, 0));
     drop(later);
     bench.send(&request("/5", ""));
+    // Until then, the purge would only stop the write.
+    directory.wait_until_idle();
     assert_eq!((bench.purge(Some(&directory), &Purge::All).files, directory.files().len()), (1, 0));
 }
 
