@@ -336,7 +336,7 @@ fn a_status_has_no_text_of_the_client() {
     let errors = json!([{ "handle": [templates, page("{http.error.status_code} {http.error.message}")] }]);
     let mut kit = Kit::with_errors(&registry(), &routes, &errors);
     let answer = kit.send(&Request::get("/%7B%7Bprint%201%7D%7D"));
-    assert_eq!((answer.status, answer.text()), (404, "404 Not ResolvedFunction"));
+    assert_eq!((answer.status, answer.text()), (404, "404 Not Found"));
 }
 
 // The executions that placeholders cause have the steps of one execution.
