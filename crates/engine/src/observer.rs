@@ -26,7 +26,7 @@ pub(crate) fn live(plans: &Plans) -> usize {
     plans.iter().filter(|plan| plan.strong_count() > 0).count()
 }
 
-/// The part of a worker's [`Load`] that only an [`Observer`] reads.
+/// The part of a worker's [`WorkerCounters`] that only an [`Observer`] reads.
 #[derive(Default)]
 pub(crate) struct Observed {
     /// The kernel's directory of the worker's thread.

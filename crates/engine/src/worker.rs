@@ -1,9 +1,9 @@
 //! A worker: one thread, one runtime, and everything that its connections share.
 //!
-//! Nothing here is shared with another worker on a request's way, except the counters of [`Load`].
+//! Nothing here is shared with another worker on a request's way, except the counters of [`WorkerCounters`].
 //!
 //! - `memory`: pools of storage, which lend it to connections; `time`: deadlines and sleeps
-//! - `lifecycle`: how the worker ends; `load`: its counters
+//! - `lifecycle`: how the worker ends; `counters`: its counters
 //! - `services`: the services of a worker for handlers (`pipeline::Worker`); `lookup`: one of them, DNS
 //!
 //! ```text

@@ -286,7 +286,7 @@ impl Mailbox {
         self.0.borrow().len()
     }
 
-    /// See [`IncomingBody::is_over`].
+    /// Returns whether the body is complete and its frames are taken.
     pub(crate) fn is_over(&self) -> bool {
         self.0.borrow().is_over()
     }
