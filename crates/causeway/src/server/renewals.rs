@@ -219,7 +219,7 @@ struct StorageFaults(Mutex<HashMap<String, Instant>>);
 impl StorageFaults {
     /// Records the outcome of an attempt. Returns whether it is to be logged: it is no failure of a storage about which there is a recent
     /// error.
-    fn is_news(&self, storage: &str, error: Option<&RenewError>, now: Instant) -> bool {
+    fn record_outcome(&self, storage: &str, error: Option<&RenewError>, now: Instant) -> bool {
         let mut failing = locked(&self.0);
         match error {
             Some(RenewError::Storage(_)) => {
@@ -306,7 +306,7 @@ impl Task {
             let error = match renewed.await {
                 Ok(()) if keeper.renew_at(name).is_some_and(|at| SystemTime::now() < at) => {
                     elsewhere_since = None;
-                    self.is_news(None);
+                    self.record_outcome(None);
                     advised.renewed = Some(Instant::now());
                     locked(&self.advised).insert(name.clone(), advised.clone());
                     self.events.issued.notify_one();
@@ -325,7 +325,7 @@ impl Task {
                 continue;
             }
             let pause = self.until_ended(pause_after(&error, &mut failures, SystemTime::now()));
-            if self.is_news(Some(&error)) {
+            if self.record_outcome(Some(&error)) {
                 tracing::error!("{name}: cannot obtain a certificate: {error}; retrying in {}", in_words(pause));
             } else {
                 tracing::debug!(name, %error, "cannot obtain a certificate: the storage still fails");
@@ -336,10 +336,10 @@ impl Task {
         }
     }
 
-    /// Records the outcome of an attempt, as [`StorageFaults::is_news`].
-    fn is_news(&self, error: Option<&RenewError>) -> bool {
+    /// Records the outcome of an attempt, as [`StorageFaults::record_outcome`].
+    fn record_outcome(&self, error: Option<&RenewError>) -> bool {
         let storage = self.plan.storage(self.keeper.storage()).identity();
-        self.events.faults.is_news(&storage, error, Instant::now())
+        self.events.faults.record_outcome(&storage, error, Instant::now())
     }
 
     /// Shortens a pause to the end of the certificate in use, if the local authority signs another one then.

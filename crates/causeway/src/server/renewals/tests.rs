@@ -308,8 +308,8 @@ fn a_fault_of_the_storage_is_logged_once_an_hour() {
         (62, "two", Some(&away), true),
     ] {
         let now = start + Duration::from_secs(60 * minutes);
-        let is_news = faults.is_news(storage, error, now);
-        assert_eq!(is_news, want, "{minutes} {storage} {:?}", error.map(ToString::to_string));
+        let is_logged = faults.record_outcome(storage, error, now);
+        assert_eq!(is_logged, want, "{minutes} {storage} {:?}", error.map(ToString::to_string));
     }
 }
 
