@@ -1,4 +1,5 @@
-//! `./bench cache`: the cost of a response from the cache, compared with that of a static file of Causeway, and with nginx's cache.
+//! `./bench cache`: the cost of a response from the cache, compared with that of a static file of Causeway, and with
+//! nginx's cache.
 
 use std::fs;
 use std::path::Path;

@@ -60,8 +60,8 @@ pub fn sites(count: usize, port: u16, admin: Admin, edition: usize) -> String {
     text
 }
 
-/// Returns a configuration that forwards three kinds of streams to upstreams at `plain` (HTTP/1.1) and `h2c`. `edition` is
-/// part of it, so that two editions differ.
+/// Returns a configuration that forwards three kinds of streams to upstreams at `plain` (HTTP/1.1) and `h2c`. `edition`
+/// is part of it, so that two editions differ.
 pub fn streams(port: u16, admin: Admin, plain: SocketAddr, h2c: SocketAddr, edition: usize) -> String {
     let admin = admin.text();
     format!(

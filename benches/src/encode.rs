@@ -1,5 +1,5 @@
-//! `./bench encode`: the cost and the size of compressed responses with Causeway, nginx and Caddy; of responses that are compressed in
-//! advance; and the memory of responses that are being compressed.
+//! `./bench encode`: the cost and the size of compressed responses with Causeway, nginx and Caddy; of responses that
+//! are compressed in advance; and the memory of responses that are being compressed.
 //!
 //! - [`servers`]: the servers and their configurations
 //! - [`streams`]: responses that are being compressed

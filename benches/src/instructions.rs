@@ -1,5 +1,5 @@
-//! `./bench instructions`: instructions per request, counted by callgrind. Unlike times, the counts hardly depend on the
-//! machine's load, so they show a change of a few per cent on a busy machine too.
+//! `./bench instructions`: instructions per request, counted by callgrind. Unlike times, the counts hardly depend on
+//! the machine's load, so they show a change of a few per cent on a busy machine too.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};

@@ -115,8 +115,8 @@ enum BenchCommand {
         /// Shorter and fewer rounds.
         #[arg(long)]
         quick: bool,
-        /// Only these: from-io, prepare-request, placeholders, hello, h2load, page, page-tls, httpgrpc-answers, httpgrpc-requests,
-        /// httpgrpc-memory, httpgrpc-garbage, rack-response, puma.
+        /// Only these: from-io, prepare-request, placeholders, hello, h2load, page, page-tls, httpgrpc-answers,
+        /// httpgrpc-requests, httpgrpc-memory, httpgrpc-garbage, rack-response, puma.
         #[arg(long, value_delimiter = ',', value_name = "TABLES")]
         only: Vec<String>,
         #[command(flatten)]
@@ -169,7 +169,8 @@ enum BenchCommand {
         #[command(flatten)]
         keep: Keep,
     },
-    /// Starting with 10 000 certificates, and TLS handshakes, beside nginx and Caddy; 1000 renewals under load (≈ 10 min; --quick ≈ 1 min).
+    /// Starting with 10 000 certificates, and TLS handshakes, beside nginx and Caddy; 1000 renewals under load (≈ 10
+    /// min; --quick ≈ 1 min).
     Certificates {
         /// Fewer and shorter rounds.
         #[arg(long)]

@@ -1,6 +1,7 @@
 //! The step `crates`: makes the archives that `cargo publish` would upload, and compiles the crates from their content.
 //!
-//! A crate that reads a file outside of its directory, or needs a test helper, compiles in the workspace and fails here.
+//! A crate that reads a file outside of its directory, or needs a test helper, compiles in the workspace and fails
+//! here.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -42,7 +43,8 @@ pub(crate) fn step(stage: &mut Stage, workspace: &Workspace) -> Result<Done, Ste
         let (name, version) = (text(package, "name")?, text(package, "version")?);
         let unpacked = format!("{name}-{version}");
         let mut unpack = Command::new("tar");
-        // With the present time: all files of an archive have one fixed time, by which cargo would not see that they have changed.
+        // With the present time: all files of an archive have one fixed time, by which cargo would not see that they
+        // have changed.
         unpack
             .arg("-xmzf")
             .arg(workspace.target.join("package").join(format!("{unpacked}.crate")))

@@ -74,8 +74,9 @@ fn run(stage: &mut Stage, fuzz: &Path, binary: &Path, name: &str, seconds: u64) 
         "-rss_limit_mb=2048",
         "-print_final_stats=1",
     ]);
-    // The leak checker traces the process, which containers may forbid; leaks in safe Rust are not the subject here. libdeflate, in C, has
-    // the same constant in several of its objects, which AddressSanitizer would report as a violation of C's one-definition rule.
+    // The leak checker traces the process, which containers may forbid; leaks in safe Rust are not the subject here.
+    // libdeflate, in C, has the same constant in several of its objects, which AddressSanitizer would report as a
+    // violation of C's one-definition rule.
     command.args(["-detect_leaks=0"]).env("ASAN_OPTIONS", "detect_leaks=0:detect_odr_violation=0");
     command.arg(format!("-artifact_prefix={}/", artifacts.display())).arg(&corpus);
     // Committed inputs are only read: libFuzzer writes to the first directory.

@@ -103,7 +103,8 @@ const RULES: &[CrateRules] = &[
         never: &["tokio", "socket2"],
         forbidden_names: NO_SOCKET,
     },
-    // Writes lines to files and sockets on threads of its own, so that handlers need neither. It has no dependency on requests.
+    // Writes lines to files and sockets on threads of its own, so that handlers need neither. It has no dependency on
+    // requests.
     CrateRules { name: "log-output", may: &[], tests_may: &[], never: &["tokio"], forbidden_names: &[] },
     // Sends spans to a collector on threads of its own, for the same reason. Encoding a span needs no request.
     CrateRules { name: "trace-output", may: &[], tests_may: &["testkit"], never: &[], forbidden_names: &[] },

@@ -1,7 +1,8 @@
 //! Packages: a `.deb`, and a tarball with a static program for each architecture.
 //!
-//! - [`deb`]: the files of the Debian package, and `dpkg-deb` on them. Debian's own tool is on every machine that could install
-//!   the result; `cargo-deb` would be one more program to install, with a description of the package in its own format
+//! - [`deb`]: the files of the Debian package, and `dpkg-deb` on them. Debian's own tool is on every machine that could
+//!   install the result; `cargo-deb` would be one more program to install, with a description of the package in its own
+//!   format
 //! - [`check`]: the step `package` of `./test`
 
 mod check;
@@ -64,8 +65,8 @@ pub(crate) fn main(words: &[String]) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Builds a tarball with the static program, the units, the pages and the scripts. `native` is a program for this machine, which
-/// writes the pages. The inner error names a tool that is absent.
+/// Builds a tarball with the static program, the units, the pages and the scripts. `native` is a program for this
+/// machine, which writes the pages. The inner error names a tool that is absent.
 fn tarball(workspace: &Workspace, target: &str, native: &Path, out: &Path) -> anyhow::Result<Result<PathBuf, String>> {
     let library = Command::new("rustc").args(["--print", "target-libdir", "--target", target]).output()?;
     if !Path::new(String::from_utf8_lossy(&library.stdout).trim()).is_dir() {
@@ -150,8 +151,8 @@ fn version(workspace: &Workspace) -> anyhow::Result<String> {
     Ok(version.context("Cargo.toml: found no line version = \"…\"")?.to_owned())
 }
 
-/// Returns the time of the files in packages, in seconds since 1970: `SOURCE_DATE_EPOCH`, or else that of the last commit, so
-/// that one commit always gives the same package.
+/// Returns the time of the files in packages, in seconds since 1970: `SOURCE_DATE_EPOCH`, or else that of the last
+/// commit, so that one commit always gives the same package.
 fn epoch(workspace: &Workspace) -> anyhow::Result<u64> {
     let text = match std::env::var("SOURCE_DATE_EPOCH") {
         Ok(text) => text,

@@ -1,6 +1,7 @@
-//! Counts unclear wording in comments and Markdown, thinly commented code, type names that are defined too often, paths
-//! in the pages about the code that name nothing, and long commit subjects. No count may rise: `prose/limits.toml` holds the highest allowed value of each, and a lower
-//! value today becomes the limit with `cargo xtask prose --lower`.
+//! Counts unclear wording in comments and Markdown, thinly commented code, lines of comments that are too long, type
+//! names that are defined too often, paths in the pages about the code that name nothing, and long commit subjects. No
+//! count may rise: `prose/limits.toml` holds the highest allowed value of each, and a lower value today becomes the
+//! limit with `cargo xtask prose --lower`.
 //!
 //! In reading order:
 //! - [`rust`]: separates the comments of a Rust file from its code
@@ -17,7 +18,7 @@ mod rust;
 mod subjects;
 mod words;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -50,6 +51,10 @@ const LINES_PER_COMMENT_GOAL: f64 = 15.0;
 
 /// The number of definitions of one type name that are allowed.
 const DEFINITIONS_MAX: usize = 4;
+
+/// The most characters of a line that is a comment: the width at which rustfmt.toml breaks code. rustfmt does not break
+/// comments.
+const COMMENT_WIDTH_MAX: usize = 120;
 
 /// The number of places that a failure prints.
 const PLACES_SHOWN: usize = 3;
@@ -263,6 +268,8 @@ struct ProseTally {
     density: BTreeMap<&'static str, Vec<(String, usize, usize)>>,
     /// The places of a type name.
     types: BTreeMap<String, Vec<TextPlace>>,
+    /// The comments above [`COMMENT_WIDTH_MAX`].
+    long_comments: Vec<TextPlace>,
     paths: PathTally,
 }
 
@@ -276,6 +283,7 @@ impl ProseTally {
         }
         let source = RustSource::parse(text, is_test(path));
         self.paths.rust(path, &source.code);
+        self.long_comments(path, text, &source);
         for (in_test, class) in [(false, TextClass::Code), (true, TextClass::Tests)] {
             let comments: Vec<(usize, &str)> = source
                 .comments
@@ -297,6 +305,17 @@ impl ProseTally {
             for (line, name) in names::types(&source.code) {
                 let place = TextPlace { at: format!("{path}:{line}"), text: format!("type {name}") };
                 self.types.entry(name.to_owned()).or_default().push(place);
+            }
+        }
+    }
+
+    fn long_comments(&mut self, path: &str, text: &str, source: &RustSource) {
+        let commented: BTreeSet<usize> = source.comments.iter().map(|comment| comment.line).collect();
+        for (line, (text, code)) in (1..).zip(text.lines().zip(source.code.lines())) {
+            // The code has the same lines, with blanks for comments and for the content of strings.
+            let is_comment = commented.contains(&line) && code.trim().is_empty();
+            if is_comment && text.chars().count() > COMMENT_WIDTH_MAX {
+                self.long_comments.push(TextPlace { at: format!("{path}:{line}"), text: shortened(text) });
             }
         }
     }
@@ -330,6 +349,8 @@ impl ProseTally {
             counts.push(distance(member, files));
         }
         counts.push(repeated(self.types));
+        let (name, places) = ("comments.long_lines".to_owned(), self.long_comments);
+        counts.push(Count { name, value: places.len() as f64, unit: Unit::Number, places });
         let places = self.paths.stale();
         counts.push(Count { name: "paths.stale".to_owned(), value: places.len() as f64, unit: Unit::Number, places });
         counts
@@ -452,6 +473,16 @@ mod tests {
         let types = counts.iter().find(|count| count.name == "types.repeated").unwrap();
         assert_eq!(types.value, 2.0);
         assert_eq!(types.places[0].text, "Kind is defined 6 times; at most 4 are allowed");
+    }
+
+    #[test]
+    fn only_lines_of_comments_may_be_too_long() {
+        let (fits, long) = ("é".repeat(COMMENT_WIDTH_MAX - 3), "é".repeat(COMMENT_WIDTH_MAX - 2));
+        let text = format!("// {fits}\n// {long}\nlet a = \"{long}\"; // {long}\nlet b = \"// {long}\";\n/// {long}\n");
+        let counts = counts(&[("crates/h1/src/a.rs", &text)]);
+        let count = counts.iter().find(|count| count.name == "comments.long_lines").unwrap();
+        let at: Vec<&str> = count.places.iter().map(|place| place.at.as_str()).collect();
+        assert_eq!((count.value, at), (2.0, vec!["crates/h1/src/a.rs:2", "crates/h1/src/a.rs:5"]));
     }
 
     #[test]

@@ -97,7 +97,8 @@ impl fmt::Display for SummaryRow {
     }
 }
 
-/// Returns one line about a step's output: the tests that failed, or else the last line that names an error, or else the last one.
+/// Returns one line about a step's output: the tests that failed, or else the last line that names an error, or else
+/// the last one.
 pub(crate) fn reason(output: &str) -> String {
     let tests = output.lines().filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
     let tests: Vec<&str> = tests.collect();

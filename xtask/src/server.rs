@@ -14,8 +14,8 @@ use crate::steps::{Workspace, metadata};
 
 const START_MAX: Duration = Duration::from_secs(10);
 
-/// Builds the program of the tests, without optimisation and with assertions, and returns its path. `CAUSEWAY_BIN` selects another
-/// program: a release build takes longer than all cases together.
+/// Builds the program of the tests, without optimisation and with assertions, and returns its path. `CAUSEWAY_BIN`
+/// selects another program: a release build takes longer than all cases together.
 pub(crate) fn binary(stage: &mut Stage, workspace: &Workspace) -> Result<PathBuf, StepError> {
     if let Some(path) = std::env::var_os("CAUSEWAY_BIN") {
         return Ok(path.into());
@@ -41,8 +41,8 @@ pub(crate) struct ChildServer {
 }
 
 impl ChildServer {
-    /// Starts a server in `directory`, which is also its home, so that it reads and writes no files elsewhere. Its output
-    /// goes to `server.log` beside the directory. Returns once `address` accepts connections.
+    /// Starts a server in `directory`, which is also its home, so that it reads and writes no files elsewhere. Its
+    /// output goes to `server.log` beside the directory. Returns once `address` accepts connections.
     pub(crate) fn start(mut command: Command, directory: &Path, address: SocketAddr) -> anyhow::Result<Self> {
         let log = directory.with_extension("server.log");
         let out = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;

@@ -76,7 +76,8 @@ impl Stage {
         }
     }
 
-    /// Runs a command with a timeout, and reads the output of it and its descendants. The status is `None` when the command was killed.
+    /// Runs a command with a timeout, and reads the output of it and its descendants. The status is `None` when the
+    /// command was killed.
     fn finish(&mut self, mut command: Command, timeout: Duration) -> anyhow::Result<(Option<ExitStatus>, String)> {
         let (mut reader, writer) = std::io::pipe()?;
         command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);

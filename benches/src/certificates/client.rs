@@ -1,4 +1,5 @@
-//! The load generator for handshakes, `bench handshakes`: threads that connect over TLS 1.3, request once and disconnect.
+//! The load generator for handshakes, `bench handshakes`: threads that connect over TLS 1.3, request once and
+//! disconnect.
 //!
 //! It verifies neither chain nor signature, so that it is faster than the servers: their CPU time is measured.
 

@@ -81,8 +81,8 @@ impl Pebble {
 
     /// Ends the authority and starts it anew, without its accounts and orders.
     ///
-    /// Pebble's handler of an order takes the order's read lock twice, and it waits forever if an issuance asks for the write lock
-    /// between them. Hundreds of orders at once bring that about.
+    /// Pebble's handler of an order takes the order's read lock twice, and it waits forever if an issuance asks for the
+    /// write lock between them. Hundreds of orders at once bring that about.
     pub fn restart(&mut self) -> Result<()> {
         if let Some(mut server) = self.children.pop() {
             let _ = server.kill();

@@ -26,8 +26,9 @@ pub struct Stored {
     pub chain_bytes: f64,
 }
 
-/// Writes `count` certificates with keys on curve P-256 to a new directory: those of [`host`]'s names, under the storage key `authority`.
-/// They are valid for `days_left` days more. With [`DAYS`] nothing is due; with less than a third of it, everything.
+/// Writes `count` certificates with keys on curve P-256 to a new directory: those of [`host`]'s names, under the
+/// storage key `authority`. They are valid for `days_left` days more. With [`DAYS`] nothing is due; with less than a
+/// third of it, everything.
 pub fn write(dir: &Path, count: usize, authority: &str, days_left: i64) -> Result<Stored> {
     if dir.exists() {
         fs::remove_dir_all(dir).with_context(|| format!("removing {}", dir.display()))?;

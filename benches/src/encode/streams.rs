@@ -28,8 +28,8 @@ pub const FILE_BYTES: usize = 32 << 20;
 const WARM: usize = 20;
 /// The clients' receive buffer in bytes: the smallest that the kernel permits is about half of it.
 const RECEIVE_BYTES: usize = 4096;
-/// The segments of the connections, as in an Ethernet. With those of the loopback device, the kernel's send buffers would hold megabytes for
-/// each connection, and all of that would be compressed first.
+/// The segments of the connections, as in an Ethernet. With those of the loopback device, the kernel's send buffers
+/// would hold megabytes for each connection, and all of that would be compressed first.
 const SEGMENT_BYTES: u32 = 1400;
 
 /// Measures each server with each coding that it has.
@@ -120,8 +120,8 @@ fn hold<T>(server: &PeerServer, coding: &str, count: usize, look: impl FnOnce(us
     looked
 }
 
-/// `bench streams`: requests the long text on `count` connections, prints how many responses are compressed, and holds the connections until its
-/// standard input ends.
+/// `bench streams`: requests the long text on `count` connections, prints how many responses are compressed, and holds
+/// the connections until its standard input ends.
 pub fn run(address: SocketAddr, coding: &str, count: usize) -> Result<()> {
     raise_descriptors(count as u64 + 256)?;
     let minimal = request::minimal(&format!("/{FILE}"));

@@ -112,7 +112,8 @@ fn handshakes(
     stop: &AtomicBool,
     done: &AtomicU64,
 ) -> Result<()> {
-    // On Linux, nice applies only to this thread. The measured requests must not wait for it on the core that they share.
+    // On Linux, nice applies only to this thread. The measured requests must not wait for it on the core that they
+    // share.
     rustix::process::nice(NICE)?;
     let client = Client::full(address, crate::request::HOST, exchange)?;
     let between = Duration::from_secs_f64(1.0 / per_second);

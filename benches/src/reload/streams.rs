@@ -1,7 +1,8 @@
 //! Reloads while streams are open: how many of them a reload cuts, how many requests beside them fail, and the memory.
 //!
-//! Each client sends a number in every tick and expects it back; for server-sent events the upstream alone sends. A stream counts as
-//! cut when it ends or breaks before the bench ends it, and as stalled when its upstream's last numbers did not arrive.
+//! Each client sends a number in every tick and expects it back; for server-sent events the upstream alone sends. A
+//! stream counts as cut when it ends or breaks before the bench ends it, and as stalled when its upstream's last
+//! numbers did not arrive.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

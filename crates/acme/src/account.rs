@@ -1,5 +1,5 @@
-//! The account at an authority, in storage as Caddy keeps it: `acme/AUTHORITY/users/EMAIL/USER.json` and `.key`. An account by its key has `key-HASH` in place of
-//! the address.
+//! The account at an authority, in storage as Caddy keeps it: `acme/AUTHORITY/users/EMAIL/USER.json` and `.key`. An
+//! account by its key has `key-HASH` in place of the address.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -26,7 +26,8 @@ const ACCOUNT_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long an order waits for the registration by another one of this process: as long as for that by another process.
 const TURN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// One registration of an account at a time: concurrent orders of a new account would otherwise register one account each.
+/// One registration of an account at a time: concurrent orders of a new account would otherwise register one account
+/// each.
 static REGISTRATIONS: LazyLock<NamedLocks> = LazyLock::new(NamedLocks::default);
 
 /// The key of an account that exists at the authority, P-256. `Debug` does not show it.
@@ -69,7 +70,8 @@ pub(crate) async fn open(
     in_time(connect(issuer, authority, known)).await
 }
 
-/// Returns the issuer's account after the authority has answered that it has no account `lost`: another one in storage, or a new one.
+/// Returns the issuer's account after the authority has answered that it has no account `lost`: another one in storage,
+/// or a new one.
 pub(crate) async fn replace(
     issuer: &Issuer,
     authority: &AuthorityClient,
@@ -84,8 +86,8 @@ async fn in_time<T>(work: impl Future<Output = Result<T, AcmeError>>) -> Result<
     tokio::time::timeout(ACCOUNT_TIMEOUT, work).await.unwrap_or(Err(AcmeError::Timeout(ACCOUNT_TIMEOUT)))
 }
 
-/// Registers an account and stores it, unless storage has one by now that is not `lost`. A key in storage without an account is registered:
-/// the authority returns the account that it has for this key (RFC 8555 §7.3.1).
+/// Registers an account and stores it, unless storage has one by now that is not `lost`. A key in storage without an
+/// account is registered: the authority returns the account that it has for this key (RFC 8555 §7.3.1).
 async fn register(
     issuer: &Issuer,
     authority: &AuthorityClient,
@@ -219,7 +221,8 @@ pub(crate) async fn blocking<T: Send + 'static>(
     done.unwrap_or(Err(AcmeError::Timeout(ACCOUNT_TIMEOUT)))
 }
 
-/// Reads an account's key. One that this crate cannot use is an error and not replaced: it may be the key of an account that Caddy uses.
+/// Reads an account's key. One that this crate cannot use is an error and not replaced: it may be the key of an account
+/// that Caddy uses.
 fn read_key(at: &str, storage: &dyn Storage) -> Result<Option<PrivatePkcs8KeyDer<'static>>, AcmeError> {
     let Some(text) = storage.load(at)? else { return Ok(None) };
     let key = pkcs8(&text).ok_or_else(|| AcmeError::AccountKey(storage.location(at)))?;

@@ -1,7 +1,7 @@
 //! The HTTP requests to one authority: their limits, and the facts in the last response that concern the next request.
 //!
-//! instant-acme passes on neither the status nor the headers of a response, and adds any `Retry-After` to the time of day, so that a large one
-//! panics. Thus it gets its responses from here.
+//! instant-acme passes on neither the status nor the headers of a response, and adds any `Retry-After` to the time of
+//! day, so that a large one panics. Thus it gets its responses from here.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -51,7 +51,8 @@ impl AuthorityClient {
         Ok(Self { http, try_pause: issuer.timing.try_pause, last: Arc::default() })
     }
 
-    /// Sends a request and reads the whole response, of any status. Repeats it after a fault of the connection or of the authority's servers.
+    /// Sends a request and reads the whole response, of any status. Repeats it after a fault of the connection or of
+    /// the authority's servers.
     ///
     /// # Errors
     /// The URL is not an HTTPS one, or no complete response arrives within the limits.
@@ -79,8 +80,8 @@ impl AuthorityClient {
         self.retry_at().and_then(|at| at.duration_since(SystemTime::now()).ok()).unwrap_or_default()
     }
 
-    /// Whether the last response refused the request because of its content: a repetition would be refused too, and another content may
-    /// not.
+    /// Whether the last response refused the request because of its content: a repetition would be refused too, and
+    /// another content may not.
     pub(crate) fn last_is_rejection(&self) -> bool {
         self.last().status.is_some_and(|status| status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS)
     }
@@ -155,8 +156,8 @@ pub(crate) fn problem(response: &HttpResponse) -> Option<Problem> {
     serde_json::from_slice::<Problem>(&response.body).ok().filter(|problem| problem.r#type.is_some())
 }
 
-/// Whether another try of the request may succeed in a moment. A request that has timed out is not repeated: its time is better left to the
-/// next issuer.
+/// Whether another try of the request may succeed in a moment. A request that has timed out is not repeated: its time
+/// is better left to the next issuer.
 fn is_passing(exchanged: &Result<HttpResponse, HttpError>) -> bool {
     match exchanged {
         Ok(response) if response.status.is_server_error() => {
@@ -168,7 +169,8 @@ fn is_passing(exchanged: &Result<HttpResponse, HttpError>) -> bool {
     }
 }
 
-/// The URL in a problem document where the account's holder has to act, for example to agree to new terms of service (RFC 8555 §7.3.3).
+/// The URL in a problem document where the account's holder has to act, for example to agree to new terms of service
+/// (RFC 8555 §7.3.3).
 fn instance(response: &HttpResponse) -> Option<String> {
     #[derive(Deserialize)]
     struct UserAction {

@@ -5,8 +5,8 @@ use instant_acme::Error;
 /// How often a step is repeated after instant-acme's own three tries.
 pub(crate) const NONCE_TRIES: usize = 8;
 
-/// Performs one step of the protocol. Repeats it if the authority rejects the request's nonce, for example because another of its data
-/// centers has issued the nonce (RFC 8555 §6.5). A macro, because steps borrow the order mutably.
+/// Performs one step of the protocol. Repeats it if the authority rejects the request's nonce, for example because
+/// another of its data centers has issued the nonce (RFC 8555 §6.5). A macro, because steps borrow the order mutably.
 macro_rules! retry_bad_nonce {
     ($step:expr) => {{
         let mut tries = 0;

@@ -12,7 +12,8 @@ use crate::signed::SignedRequests;
 /// Alternate chains that are read.
 const ALTERNATES_MAX: usize = 8;
 
-/// The chains to prefer. The first that applies, in the order of its members, decides; if none does, the authority's first chain.
+/// The chains to prefer. The first that applies, in the order of its members, decides; if none does, the authority's
+/// first chain.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ChainPreference {
     /// `Some(true)`: chains with fewer bytes first; `Some(false)`: those with more.

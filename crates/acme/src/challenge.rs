@@ -1,4 +1,5 @@
-//! The open challenges of this process. A static table, because any listener of the process may receive the authority's request.
+//! The open challenges of this process. A static table, because any listener of the process may receive the authority's
+//! request.
 //!
 //! - `stored`: open challenges in storage, for other processes
 //! - `shared`: answers the challenges that other processes have opened
@@ -43,7 +44,8 @@ fn challenges() -> MutexGuard<'static, Challenges> {
     CHALLENGES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the content for `GET /.well-known/acme-challenge/TOKEN`, if a challenge with this token is open (RFC 8555 §8.3).
+/// Returns the content for `GET /.well-known/acme-challenge/TOKEN`, if a challenge with this token is open (RFC 8555
+/// §8.3).
 pub fn http_answer(token: &str) -> Option<String> {
     challenges().http.get(token).cloned()
 }
@@ -57,12 +59,14 @@ fn file_key(host: &str, path: &str) -> String {
     host.to_ascii_lowercase() + path
 }
 
-/// Returns the certificate for a handshake that offers `acme-tls/1` for `server_name`, if a challenge for it is open (RFC 8737 §3).
+/// Returns the certificate for a handshake that offers `acme-tls/1` for `server_name`, if a challenge for it is open
+/// (RFC 8737 §3).
 pub fn tls_certificate(server_name: &str) -> Option<Arc<CertifiedKey>> {
     challenges().tls.get(server_name).cloned()
 }
 
-/// An open challenge. Dropping it closes the challenge; values in storage and DNS records are removed in the background.
+/// An open challenge. Dropping it closes the challenge; values in storage and DNS records are removed in the
+/// background.
 #[derive(Debug)]
 pub(crate) enum OpenChallenge {
     Local {
@@ -81,7 +85,8 @@ impl OpenChallenge {
         Self::Local { entry: Entry::Http(token.to_owned()), published }
     }
 
-    /// Opens a TLS-ALPN-01 challenge for a DNS name in lower case or an IP address. `digest` is the SHA-256 digest of the key authorization.
+    /// Opens a TLS-ALPN-01 challenge for a DNS name in lower case or an IP address. `digest` is the SHA-256 digest of
+    /// the key authorization.
     pub(crate) fn tls(name: &str, digest: &[u8], published: Option<Published>) -> Result<Self, AcmeError> {
         let certificate = certificate(name, digest)?;
         let server_name = server_name(name);
@@ -106,8 +111,8 @@ impl OpenChallenge {
     }
 }
 
-/// Makes the certificate of a TLS-ALPN-01 challenge (RFC 8737 §3): self-signed, with exactly this name, and the digest in a critical
-/// extension.
+/// Makes the certificate of a TLS-ALPN-01 challenge (RFC 8737 §3): self-signed, with exactly this name, and the digest
+/// in a critical extension.
 fn certificate(name: &str, digest: &[u8]) -> Result<CertifiedKey, AcmeError> {
     let mut params = CertificateParams::new(vec![name.to_owned()])?;
     params.distinguished_name = DistinguishedName::new();
@@ -119,8 +124,8 @@ fn certificate(name: &str, digest: &[u8]) -> Result<CertifiedKey, AcmeError> {
     Ok(CertifiedKey::new(vec![certificate.der().clone()], signer))
 }
 
-/// Returns the server name by which the authority requests `name`'s challenge certificate. For an IP address it is the reverse DNS name
-/// (RFC 8738 §6), because a ClientHello cannot carry an address.
+/// Returns the server name by which the authority requests `name`'s challenge certificate. For an IP address it is the
+/// reverse DNS name (RFC 8738 §6), because a ClientHello cannot carry an address.
 pub fn server_name(name: &str) -> String {
     match name.parse::<IpAddr>() {
         Err(_) => name.to_owned(),

@@ -39,7 +39,8 @@ pub use zone::ZoneError;
 
 /// Caddy's default of the time limit until the record is visible.
 pub const PROPAGATION_TIMEOUT: Duration = Duration::from_secs(2 * 60);
-/// Locks for the records that orders of this process change: some interfaces replace all values at once, and a wildcard has the name of its base.
+/// Locks for the records that orders of this process change: some interfaces replace all values at once, and a wildcard
+/// has the name of its base.
 static RECORD_LOCKS: LazyLock<NamedLocks> = LazyLock::new(NamedLocks::default);
 /// How long adding or removing a record may take, with all requests that it needs.
 const STEP_TIMEOUT: Duration = Duration::from_secs(3 * 60);
@@ -62,13 +63,14 @@ pub struct DnsChallenge {
 }
 
 impl DnsChallenge {
-    /// The longest time from the start to a visible record, and for its removal. An order for a record that shares its lock has to end first in this
-    /// time too.
+    /// The longest time from the start to a visible record, and for its removal. An order for a record that shares its
+    /// lock has to end first in this time too.
     pub(crate) fn timeout(&self) -> Duration {
         self.propagation_delay + self.propagation_timeout.unwrap_or_default() + 2 * STEP_TIMEOUT
     }
 
-    /// Writes the record with `value` for `name` and waits until it is visible. A wildcard's record stands at the name below it.
+    /// Writes the record with `value` for `name` and waits until it is visible. A wildcard's record stands at the name
+    /// below it.
     pub(crate) async fn present(&self, name: &str, value: String) -> Result<PresentedRecord, DnsError> {
         let default_name = || format!("_acme-challenge.{}", name.strip_prefix("*.").unwrap_or(name));
         let at = self.override_domain.clone().unwrap_or_else(default_name);

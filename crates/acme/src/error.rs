@@ -18,7 +18,8 @@ pub enum AcmeError {
     Protocol(instant_acme::Error),
     /// The authority could not verify that this server controls the name: its reasons.
     Unverified(String, OtherChallenge),
-    /// The authority offers these challenges, and not one that this server can answer and the configuration allows (the second text).
+    /// The authority offers these challenges, and not one that this server can answer and the configuration allows (the
+    /// second text).
     NoChallenge(String, &'static str),
     /// The test authority with this directory issued nothing, so the authority itself got no order.
     Test(String, Box<Self>),
@@ -36,8 +37,8 @@ pub enum AcmeError {
     Timeout(Duration),
     /// The account's files in storage could not be read or written.
     Storage(causeway_certs::Error),
-    /// The authority has answered with an account that storage could not keep: each further attempt is another request to the authority, and
-    /// creates another account if that is an external one.
+    /// The authority has answered with an account that storage could not keep: each further attempt is another request
+    /// to the authority, and creates another account if that is an external one.
     Unstored(causeway_certs::Error),
     /// The account's key at this location is not a P-256 key.
     AccountKey(String),
@@ -63,8 +64,9 @@ pub enum OtherChallenge {
 }
 
 impl AcmeError {
-    /// Returns the time before which another order is useless, if the authority named it by `Retry-After`, or refused this order by a rate
-    /// limit (RFC 8555 §6.6) in a text like that of Let's Encrypt: `… retry after 2026-11-26 21:00:00 UTC: see …`. The later one counts.
+    /// Returns the time before which another order is useless, if the authority named it by `Retry-After`, or refused
+    /// this order by a rate limit (RFC 8555 §6.6) in a text like that of Let's Encrypt: `… retry after 2026-11-26
+    /// 21:00:00 UTC: see …`. The later one counts.
     pub fn retry_at(&self) -> Option<SystemTime> {
         match self {
             Self::Protocol(error @ instant_acme::Error::Api(problem)) if is_problem(error, "rateLimited") => {

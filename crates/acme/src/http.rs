@@ -1,6 +1,8 @@
-//! An HTTP client for the interfaces of other servers, such as those of DNS providers: one request, one response with a bounded body.
+//! An HTTP client for the interfaces of other servers, such as those of DNS providers: one request, one response with a
+//! bounded body.
 //!
-//! It uses HTTP/1.1, with TLS for `https` URLs, reuses connections while it lives, and follows redirects only on request.
+//! It uses HTTP/1.1, with TLS for `https` URLs, reuses connections while it lives, and follows redirects only on
+//! request.
 //!
 //! - `any_certificate`: connections without verification
 //! - `connector`: opens its connections; `proxy`: a network proxy between
@@ -77,8 +79,9 @@ pub struct HttpClient {
 }
 
 impl HttpClient {
-    /// Makes a client that trusts the certificates in the PEM files `roots`, or the system's roots if there are none. It connects through
-    /// the [proxy of the environment](ProxyChoice::environment). Blocks on disk for some milliseconds.
+    /// Makes a client that trusts the certificates in the PEM files `roots`, or the system's roots if there are none.
+    /// It connects through the [proxy of the environment](ProxyChoice::environment). Blocks on disk for some
+    /// milliseconds.
     ///
     /// # Errors
     /// If the roots cannot be read.
@@ -86,8 +89,8 @@ impl HttpClient {
         Self::through(&ProxyChoice::environment(), roots)
     }
 
-    /// As [`new`](Self::new), with this choice of a proxy. A chosen proxy is only for `https` URLs: it gets no other request than to
-    /// connect.
+    /// As [`new`](Self::new), with this choice of a proxy. A chosen proxy is only for `https` URLs: it gets no other
+    /// request than to connect.
     ///
     /// # Errors
     /// If the roots cannot be read.
@@ -107,8 +110,8 @@ impl HttpClient {
         Ok(Self::over(config, Connector::new(&ProxyChoice::environment())?))
     }
 
-    /// Makes a client that trusts these servers, and sends and verifies the name `server_name` instead of the host of each URL. Blocks on disk
-    /// for some milliseconds.
+    /// Makes a client that trusts these servers, and sends and verifies the name `server_name` instead of the host of
+    /// each URL. Blocks on disk for some milliseconds.
     ///
     /// # Errors
     /// The roots cannot be used, or `server_name` is not a host name.
@@ -144,7 +147,8 @@ impl HttpClient {
         Ok(Self::over(unverified(), Connector::new(proxy)?))
     }
 
-    /// Makes a client for a server that listens on a Unix socket. The host of its URLs, which are `http` ones, is only a name in requests.
+    /// Makes a client for a server that listens on a Unix socket. The host of its URLs, which are `http` ones, is only
+    /// a name in requests.
     pub fn unix(socket: &Path) -> Self {
         let config = tls_builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth();
         Self::over(config, Connector::Unix(socket.into()))
@@ -182,8 +186,8 @@ impl HttpClient {
         self.exchange(request.into_hyper()?).await
     }
 
-    /// Requests `url` and follows redirects, at most `redirects_max`; all of that within the time limit of one request. `url` becomes that of
-    /// the returned response, or of the request that failed.
+    /// Requests `url` and follows redirects, at most `redirects_max`; all of that within the time limit of one request.
+    /// `url` becomes that of the returned response, or of the request that failed.
     ///
     /// # Errors
     /// As [`send`](Self::send). There are more redirects, or one that `redirects` excludes.
@@ -251,12 +255,14 @@ impl ResolvesClientCert for Presented {
     }
 }
 
-/// Moves the user information of the URL into an `Authorization`, unless there is one. As Go's client: hyper would drop it silently.
+/// Moves the user information of the URL into an `Authorization`, unless there is one. As Go's client: hyper would drop
+/// it silently.
 fn authorize<B>(request: &mut Request<B>) {
     let mut parts = request.uri().clone().into_parts();
     let authority = parts.authority.as_ref().map_or("", Authority::as_str);
     let Some((user, place)) = authority.rsplit_once('@') else { return };
-    // RFC 3986 §3.2.1: each of both parts is percent-encoded. RFC 7617 §2: the bytes, with a colon also without a password.
+    // RFC 3986 §3.2.1: each of both parts is percent-encoded. RFC 7617 §2: the bytes, with a colon also without a
+    // password.
     let (user, password) = user.split_once(':').unwrap_or((user, ""));
     let user: Vec<u8> = percent_decode_str(user).chain([b':']).chain(percent_decode_str(password)).collect();
     let value = HeaderValue::from_str(&format!("Basic {}", BASE64_STANDARD.encode(user)));
@@ -269,14 +275,16 @@ fn authorize<B>(request: &mut Request<B>) {
     }
 }
 
-/// Begins a client's TLS configuration. The provider is explicit: rustls has no default one in a program that enables its feature `ring` too.
+/// Begins a client's TLS configuration. The provider is explicit: rustls has no default one in a program that enables
+/// its feature `ring` too.
 pub(crate) fn tls_builder() -> ConfigBuilder<ClientConfig, WantsVerifier> {
     ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()
         .expect("the provider has cipher suites of TLS 1.2 and 1.3")
 }
 
-/// Returns the configuration of a client that trusts the certificates in these files, or the system's roots without any.
+/// Returns the configuration of a client that trusts the certificates in these files, or the system's roots without
+/// any.
 fn configured(paths: &[PathBuf]) -> Result<ClientConfig, HttpError> {
     if paths.is_empty() {
         let builder = tls_builder().try_with_platform_verifier().map_err(HttpError::SystemRoots)?;
@@ -308,8 +316,8 @@ pub struct HttpRequest {
 }
 
 impl HttpRequest {
-    /// A request without a body. `url` is absolute, with the scheme `http` or `https`. Its `user:password@` is sent as Basic credentials,
-    /// unless the request has an `Authorization`.
+    /// A request without a body. `url` is absolute, with the scheme `http` or `https`. Its `user:password@` is sent as
+    /// Basic credentials, unless the request has an `Authorization`.
     pub fn new(method: Method, url: impl Into<String>) -> Self {
         Self { method, url: url.into(), headers: Vec::new(), body: Bytes::new() }
     }
@@ -381,7 +389,8 @@ impl HttpRequest {
     }
 }
 
-/// Returns the scheme, host, port and path of a URL, for messages. User information, query and fragment may hold secrets.
+/// Returns the scheme, host, port and path of a URL, for messages. User information, query and fragment may hold
+/// secrets.
 ///
 /// The URL may be malformed: without a valid host and port, this returns only the scheme.
 pub fn without_secrets(url: &str) -> String {
@@ -394,8 +403,8 @@ pub fn without_secrets(url: &str) -> String {
     let place = authority.rsplit_once('@').map_or(authority, |(_, place)| place);
     let is_address = place.starts_with('[');
     let port = place.rsplit_once(':').map(|(_, port)| port).filter(|port| !(is_address && port.ends_with(']')));
-    // A password with an unescaped `/`, `?` or `#` ends the authority early, so the user stands where a host should and the password where a
-    // port should.
+    // A password with an unescaped `/`, `?` or `#` ends the authority early, so the user stands where a host should and
+    // the password where a port should.
     if port.is_some_and(|port| !port.bytes().all(|byte| byte.is_ascii_digit())) {
         return format!("{scheme}://...");
     }
@@ -423,14 +432,15 @@ impl HttpResponse {
         self.headers.get_all(name).iter().filter_map(|value| value.to_str().ok())
     }
 
-    /// Returns the URL that this response to a request for `url` redirects to; `None` if it is not a redirect. The URL may be malformed.
+    /// Returns the URL that this response to a request for `url` redirects to; `None` if it is not a redirect. The URL
+    /// may be malformed.
     fn redirect(&self, url: &str) -> Option<String> {
         let is_redirect = matches!(self.status.as_u16(), 301 | 302 | 303 | 307 | 308);
         self.header("location").filter(|_| is_redirect).map(|location| resolved(url, location))
     }
 
-    /// Returns the time from `now` to that of `Retry-After`, of any length; zero if its date has passed. `None` without a
-    /// valid `Retry-After`.
+    /// Returns the time from `now` to that of `Retry-After`, of any length; zero if its date has passed. `None` without
+    /// a valid `Retry-After`.
     pub fn retry_after(&self, now: SystemTime) -> Option<Duration> {
         // RFC 9110 §10.2.3: a number of seconds, or a date in one of the three forms of §5.6.7.
         let value = self.header("retry-after")?.trim();

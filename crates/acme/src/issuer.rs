@@ -25,8 +25,8 @@ pub const LETS_ENCRYPT_STAGING: &str = "https://acme-staging-v02.api.letsencrypt
 pub struct Issuer {
     /// The URL of the authority's directory (RFC 8555 §7.1.1).
     pub directory: String,
-    /// The directory of a test authority with looser rate limits. After a failure, it has to issue a certificate, which is discarded, before the
-    /// authority gets the next order.
+    /// The directory of a test authority with looser rate limits. After a failure, it has to issue a certificate, which
+    /// is discarded, before the authority gets the next order.
     pub test_directory: Option<String>,
     /// The account's contact address; may be empty.
     pub email: String,
@@ -67,7 +67,8 @@ pub struct Timing {
     pub poll: Duration,
     /// How long the authority may take to verify the name, and to issue.
     pub poll_timeout: Duration,
-    /// The pause before the certificate is requested again, if the authority has not sent it after the order was finalized.
+    /// The pause before the certificate is requested again, if the authority has not sent it after the order was
+    /// finalized.
     pub download_pause: Duration,
 }
 
@@ -207,8 +208,8 @@ impl Issuer {
         std::iter::once(self.storage_key()).chain(self.test().map(|test| test.storage_key())).collect()
     }
 
-    /// Returns the authority's name in storage keys. It is Caddy's, so that both find each other's certificates: the directory's host and
-    /// path, with `-` between their parts.
+    /// Returns the authority's name in storage keys. It is Caddy's, so that both find each other's certificates: the
+    /// directory's host and path, with `-` between their parts.
     pub fn storage_key(&self) -> String {
         let url = self.directory.split_once("://").map_or(&*self.directory, |(_, rest)| rest);
         let url = url.split(['?', '#']).next().unwrap_or_default();

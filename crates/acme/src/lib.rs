@@ -5,7 +5,8 @@
 //! - `account`: the account's key and URL in storage
 //! - `order`: one certificate from an authority; `polling`: when its progress is polled
 //! - `authority_client`: the HTTP requests to an authority, and its `Retry-After`
-//! - `chains`: the choice between the chains that the authority offers; `signed`: requests that instant-acme cannot make
+//! - `chains`: the choice between the chains that the authority offers; `signed`: requests that instant-acme cannot
+//!   make
 //! - `renewal`: the renewal time that the authority suggests
 //! - `dns`: the challenge DNS-01, and the DNS providers that write its records
 //! - `named_locks`: locks by name

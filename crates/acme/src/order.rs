@@ -29,7 +29,8 @@ use crate::{AcmeError, Issuer, OtherChallenge, account};
 pub(crate) const POLL_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 /// How long an order may take: both of these, and the requests between them.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(2 * POLL_TIMEOUT.as_secs() + 60);
-/// How often the certificate is requested after the order for it is final: a new order would count towards the authority's rate limits again.
+/// How often the certificate is requested after the order for it is final: a new order would count towards the
+/// authority's rate limits again.
 const DOWNLOADS_MAX: usize = 4;
 /// The longest pause between two of these requests. If `Retry-After` is longer, the order has failed.
 const DOWNLOAD_PAUSE_MAX: Duration = Duration::from_secs(60);
@@ -52,20 +53,22 @@ pub struct CertificateRequest<'a> {
     pub key: KeyKind,
     /// The number of failed calls for this name: calls alternate in the challenge that they try first.
     pub attempt: usize,
-    /// Whether to request the TLS feature extension (RFC 7633), so that clients insist on an OCSP response. Not every authority signs it.
+    /// Whether to request the TLS feature extension (RFC 7633), so that clients insist on an OCSP response. Not every
+    /// authority signs it.
     pub must_staple: bool,
     /// The certificate of this authority that the new one replaces (RFC 9773 §5).
     pub replaces: Option<&'a CertificateDer<'static>>,
 }
 
-/// Obtains a certificate. After a failure (`attempt`), the test authority has to issue one first, if there is one: its rate limits are looser,
-/// so that a mistake that is still there does not exhaust those of the authority.
+/// Obtains a certificate. After a failure (`attempt`), the test authority has to issue one first, if there is one: its
+/// rate limits are looser, so that a mistake that is still there does not exhaust those of the authority.
 ///
 /// With a DNS provider only DNS-01 is used. Otherwise, if the authority cannot verify one of TLS-ALPN-01 and HTTP-01,
-/// tries the other one with a new order, if there is one, because one of the two ports may not be reachable from outside.
+/// tries the other one with a new order, if there is one, because one of the two ports may not be reachable from
+/// outside.
 ///
-/// These two challenges are open in [`challenge`](crate::challenge) while this runs. A record of DNS-01 is removed at the end, in the
-/// background if the call is cancelled.
+/// These two challenges are open in [`challenge`](crate::challenge) while this runs. A record of DNS-01 is removed at
+/// the end, in the background if the call is cancelled.
 ///
 /// # Errors
 /// Returns the reason why the authority issued nothing.
@@ -163,8 +166,8 @@ async fn place(
     Ok(retry_bad_nonce!(account.new_order(&new()))?)
 }
 
-/// Places an order for a certificate that is valid for this time from now on (RFC 8555 §7.1.3). It does not name the certificate that it
-/// replaces.
+/// Places an order for a certificate that is valid for this time from now on (RFC 8555 §7.1.3). It does not name the
+/// certificate that it replaces.
 async fn place_with_lifetime(
     account: &Account,
     issuer: &Issuer,
@@ -221,8 +224,8 @@ async fn complete(
     Ok(ObtainedCertificate { chain, key: key.serialize_pem() })
 }
 
-/// Requests the certificate. After a fault, the order's status decides: the authority may have accepted a request whose response was lost, and
-/// refuses the next one.
+/// Requests the certificate. After a fault, the order's status decides: the authority may have accepted a request whose
+/// response was lost, and refuses the next one.
 async fn finalize(authority: &AuthorityClient, order: &mut Order, request: &[u8]) -> Result<(), AcmeError> {
     let error = match retry_bad_nonce!(order.finalize_csr(request)) {
         Err(error) if authority.last_is_failure() || is_problem(&error, "orderNotReady") => error,
@@ -240,8 +243,8 @@ async fn finalize(authority: &AuthorityClient, order: &mut Order, request: &[u8]
     }
 }
 
-/// Waits until the authority has issued the certificate, and reads its chain. Repeats that after a fault of the authority or of the connection,
-/// unless [`poll`] has repeated its requests for its whole time.
+/// Waits until the authority has issued the certificate, and reads its chain. Repeats that after a fault of the
+/// authority or of the connection, unless [`poll`] has repeated its requests for its whole time.
 async fn download(issuer: &Issuer, authority: &AuthorityClient, order: &mut Order) -> Result<String, AcmeError> {
     let mut downloads = 1;
     loop {
@@ -270,8 +273,8 @@ async fn download(issuer: &Issuer, authority: &AuthorityClient, order: &mut Orde
     }
 }
 
-/// Waits until the order has this status or is invalid. The authority works on while a request fails, so a fault of the connection or of its
-/// servers ends nothing before the authority's time is over.
+/// Waits until the order has this status or is invalid. The authority works on while a request fails, so a fault of the
+/// connection or of its servers ends nothing before the authority's time is over.
 async fn poll(
     issuer: &Issuer,
     authority: &AuthorityClient,
@@ -370,8 +373,8 @@ async fn fetched(order: &mut Order) -> Result<(), Error> {
     Ok(())
 }
 
-/// Opens a challenge of the authorization, adds it to `open`, and reports to the authority that it is ready. Returns whether this server could
-/// have answered another one.
+/// Opens a challenge of the authorization, adds it to `open`, and reports to the authority that it is ready. Returns
+/// whether this server could have answered another one.
 async fn answer(
     issuer: &Issuer,
     authority: &AuthorityClient,
@@ -420,7 +423,8 @@ async fn answer(
         }
     });
     match retry_bad_nonce!(challenge.set_ready()) {
-        // The authority has accepted the response and has a first result of the verification already. The order says when it is final.
+        // The authority has accepted the response and has a first result of the verification already. The order says
+        // when it is final.
         Err(Error::Api(_)) if authority.last_is_success() => {}
         accepted => accepted?,
     }
@@ -437,8 +441,9 @@ fn label(kind: &ChallengeType) -> String {
     }
 }
 
-/// Returns the error for an invalid order, with the authority's explanation: that of each authorization, then that of the order itself
-/// (RFC 8555 §7.1.3). `other`: whether this server could have answered another challenge. It counts only if the challenge is the cause.
+/// Returns the error for an invalid order, with the authority's explanation: that of each authorization, then that of
+/// the order itself (RFC 8555 §7.1.3). `other`: whether this server could have answered another challenge. It counts
+/// only if the challenge is the cause.
 async fn failure(order: &mut Order, mut other: OtherChallenge) -> AcmeError {
     let mut reasons = Vec::new();
     let mut is_challenge = false;
@@ -459,7 +464,8 @@ async fn failure(order: &mut Order, mut other: OtherChallenge) -> AcmeError {
     AcmeError::Unverified(reasons.join("; "), other)
 }
 
-/// Returns the reasons why an authorization is not valid: the errors of its challenges (RFC 8555 §8), or else its status.
+/// Returns the reasons why an authorization is not valid: the errors of its challenges (RFC 8555 §8), or else its
+/// status.
 fn explanation(authorization: &AuthorizationState) -> Vec<String> {
     let failed = authorization.challenges.iter().filter_map(|challenge| Some((challenge, challenge.error.as_ref()?)));
     let mut reasons: Vec<_> =
@@ -485,7 +491,8 @@ mod tests {
 
     use super::*;
 
-    // The server orders certificates on the thread of its signals and control commands: their tasks run while a key is generated.
+    // The server orders certificates on the thread of its signals and control commands: their tasks run while a key is
+    // generated.
     #[test]
     fn other_tasks_run_while_a_key_is_generated() {
         let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
@@ -501,8 +508,8 @@ mod tests {
         });
     }
 
-    // Caddy's `must_staple` (RFC 7633 §4): the certificate request has the TLS feature extension with `status_request`, and by default it
-    // has not.
+    // Caddy's `must_staple` (RFC 7633 §4): the certificate request has the TLS feature extension with `status_request`,
+    // and by default it has not.
     #[test]
     fn the_request_for_a_certificate_that_must_be_stapled() {
         let key = generate_key(KeyKind::P256).unwrap();

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The longest pause between two requests, unless `Retry-After` is longer: at most that much is lost after the order is ready.
+/// The longest pause between two requests, unless `Retry-After` is longer: at most that much is lost after the order is
+/// ready.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// A schedule with growing pauses. The last request is at its end.
@@ -19,8 +20,8 @@ impl Polling {
         Self { pause: first, end: now + timeout }
     }
 
-    /// Returns the pause before the next request; `retry_after` is that of the authority. `None`: there is no time left for
-    /// another one.
+    /// Returns the pause before the next request; `retry_after` is that of the authority. `None`: there is no time left
+    /// for another one.
     pub(crate) fn next(&mut self, now: Instant, retry_after: Option<Duration>) -> Option<Duration> {
         if now >= self.end {
             return None;

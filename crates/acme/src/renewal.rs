@@ -16,7 +16,8 @@ use crate::{AcmeError, Issuer};
 
 /// How long a directory is valid: authorities seldom change it.
 const DIRECTORY_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long an authority that did not respond is not queried: otherwise each of thousands of names would wait for its time limit.
+/// How long an authority that did not respond is not queried: otherwise each of thousands of names would wait for its
+/// time limit.
 const SILENT_PAUSE: Duration = Duration::from_secs(10 * 60);
 /// Bounds of `Retry-After`, and the time until the next query without it (RFC 9773 §4.3).
 const VALID_FOR_MIN: Duration = Duration::from_secs(60);
@@ -76,8 +77,8 @@ struct RenewalDirectory {
 }
 
 impl RenewalAdvisor {
-    /// Returns the authority's advice for a certificate that it has issued; `None` if it gives none, or did not respond to another query
-    /// within the last minutes.
+    /// Returns the authority's advice for a certificate that it has issued; `None` if it gives none, or did not respond
+    /// to another query within the last minutes.
     ///
     /// # Errors
     /// The authority did not answer, or its answer is malformed.
@@ -186,7 +187,8 @@ mod tests {
         (advice, double.lines())
     }
 
-    // RFC 9773 §4.1 to §4.3: the identifier in the path, a random time within the window, and Retry-After within bounds.
+    // RFC 9773 §4.1 to §4.3: the identifier in the path, a random time within the window, and Retry-After within
+    // bounds.
     #[tokio::test]
     async fn advice_of_an_authority() {
         let leaf = leaf();

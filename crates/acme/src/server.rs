@@ -7,8 +7,8 @@
 //! - `policy`: the names that may be in certificates
 //! - `validate`: verifies that a client controls a name
 //!
-//! It sees no connection: the caller passes a request's parts. Everything blocks except the validations, which are tasks on the runtime
-//! of [`serve_with`].
+//! It sees no connection: the caller passes a request's parts. Everything blocks except the validations, which are
+//! tasks on the runtime of [`serve_with`].
 
 mod account;
 mod jws;
@@ -44,7 +44,8 @@ use self::problem::Problem;
 use self::validate::Validation;
 use crate::hex;
 
-/// The longest request body, in bytes: a signing request for a hundred names, twice encoded as base64, with an RSA key and signature.
+/// The longest request body, in bytes: a signing request for a hundred names, twice encoded as base64, with an RSA key
+/// and signature.
 pub const BODY_BYTES_MAX: usize = 64 << 10;
 /// Certificates are valid from this time before their issue on, for clients whose clocks are slow; Caddy's value.
 const BACKDATED: Duration = Duration::from_secs(60);
@@ -106,8 +107,8 @@ impl ChallengeKind {
         Self::ALL.map(Self::name).join(", ")
     }
 
-    /// Whether it can verify a name. Only a DNS record proves control of all names below a domain (RFC 8555 §8.4), and an address has
-    /// none (RFC 8738 §7).
+    /// Whether it can verify a name. Only a DNS record proves control of all names below a domain (RFC 8555 §8.4), and
+    /// an address has none (RFC 8738 §7).
     fn fits(self, identifier: &Identifier) -> bool {
         match identifier {
             Identifier::Ip(_) => self != Self::Dns,
@@ -186,12 +187,14 @@ struct SigningContext {
     runtime: Handle,
 }
 
-/// Static, like the challenges of this process: a plan is compiled before its certificates are loaded, and replaced separately.
+/// Static, like the challenges of this process: a plan is compiled before its certificates are loaded, and replaced
+/// separately.
 static SIGNING: Mutex<Option<SigningContext>> = Mutex::new(None);
 /// The states by authority, while a server uses them: orders survive a reload.
 static SERVER_STATES: LazyLock<Mutex<HashMap<String, Weak<Mutex<ServerState>>>>> = LazyLock::new(Mutex::default);
 
-/// Makes all servers of this process sign with `keeper`'s authorities from now on. Validations run on the current tokio runtime.
+/// Makes all servers of this process sign with `keeper`'s authorities from now on. Validations run on the current tokio
+/// runtime.
 ///
 /// # Panics
 /// Panics outside of a tokio runtime.
@@ -521,7 +524,8 @@ impl AcmeServer {
         let payload = call.envelope.payload_object()?;
         let request = jws::decode("csr", payload["csr"].as_str().unwrap_or_default())?;
         let wanted = locked(&self.state).order(id, &call.account.id, call.now)?.begin()?;
-        // Without the lock: other requests need the state meanwhile. A panic must not leave the order in `processing` until it expires.
+        // Without the lock: other requests need the state meanwhile. A panic must not leave the order in `processing`
+        // until it expires.
         let signed = catch_unwind(AssertUnwindSafe(|| self.sign(call, &request, wanted)))
             .unwrap_or_else(|_| Err(Problem::internal(&"signing the certificate failed inside the server")));
         let mut state = locked(&self.state);
@@ -548,7 +552,8 @@ impl AcmeServer {
         let signed = call.keeper.sign(&plan.authority, &names, &parsed.public_key, lifetime, plan.by, from)?;
         let missing = || Problem::internal(&format!("there is no certificate authority '{}'", plan.authority));
         let (pem, leaf) = signed.ok_or_else(missing)?;
-        // rcgen derives the key's algorithm from that of the signature. They differ for a P-384 key that signs with SHA-256.
+        // rcgen derives the key's algorithm from that of the signature. They differ for a P-384 key that signs with
+        // SHA-256.
         if spki(&leaf).is_none_or(|issued| request_spki(request) != Some(issued)) {
             return Err(bad_request("its key and its signature have different algorithms"));
         }

@@ -122,8 +122,8 @@ impl SignedRequests {
     }
 }
 
-/// Registers an account for a key, and returns its URL. The authority returns the account that it has for the key, if it has one
-/// (RFC 8555 §7.3).
+/// Registers an account for a key, and returns its URL. The authority returns the account that it has for the key, if
+/// it has one (RFC 8555 §7.3).
 ///
 /// # Errors
 /// The authority does not answer, or refuses the account.
@@ -168,7 +168,8 @@ async fn new_account(
     url.ok_or_else(|| AcmeError::Malformed("found an account without a URL".to_owned()))
 }
 
-/// The error for a response of success that is not a directory (RFC 8555 §7.1.1), such as the page of a web server at a wrong URL.
+/// The error for a response of success that is not a directory (RFC 8555 §7.1.1), such as the page of a web server at a
+/// wrong URL.
 fn not_a_directory(response: &HttpResponse, error: &serde_json::Error) -> AcmeError {
     let media_type = response.header("content-type").unwrap_or("no Content-Type");
     AcmeError::Malformed(format!(

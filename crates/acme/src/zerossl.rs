@@ -1,5 +1,5 @@
-//! ZeroSSL: certificates by its own interface (`certificates`), and the accounts for its ACME authority. The authority requires an external
-//! account (RFC 8555 §7.3.4); ZeroSSL creates one for an email address
+//! ZeroSSL: certificates by its own interface (`certificates`), and the accounts for its ACME authority. The authority
+//! requires an external account (RFC 8555 §7.3.4); ZeroSSL creates one for an email address
 //! (<https://zerossl.com/documentation/acme/generate-eab-credentials/>).
 
 pub(crate) mod certificates;
@@ -33,7 +33,8 @@ struct CredentialsFault {
     kind: String,
 }
 
-/// Creates an external account for the issuer's email address; `None` if the authority is not ZeroSSL, or there is no address.
+/// Creates an external account for the issuer's email address; `None` if the authority is not ZeroSSL, or there is no
+/// address.
 ///
 /// # Errors
 /// The interface does not answer, or refuses the address.

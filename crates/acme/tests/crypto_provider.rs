@@ -1,12 +1,13 @@
-//! The choice of the provider of cryptography. The default one belongs to the process, so this test has a process of its own.
+//! The choice of the provider of cryptography. The default one belongs to the process, so this test has a process of
+//! its own.
 
 use std::path::Path;
 
 use causeway_acme::http::{HttpClient, ProxyChoice, ServerTrust};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 
-// rustls, `CryptoProvider`: without a default one, and with the features `aws_lc_rs` and `ring`, `ClientConfig::builder` panics. With this
-// unusable default it panics too.
+// rustls, `CryptoProvider`: without a default one, and with the features `aws_lc_rs` and `ring`,
+// `ClientConfig::builder` panics. With this unusable default it panics too.
 #[test]
 fn clients_use_no_default_provider() {
     let unusable = CryptoProvider { cipher_suites: Vec::new(), ..aws_lc_rs::default_provider() };

@@ -1,6 +1,7 @@
 //! Samples a toy program for two seconds, and prints its targets.
 //!
-//! `cargo run --release -p causeway-causal --example sample [--wall] [part of a name …]`; `--folded` prints stacks instead.
+//! `cargo run --release -p causeway-causal --example sample [--wall] [part of a name …]`; `--folded` prints stacks
+//! instead.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -703,7 +703,8 @@ pub(crate) const NOTED_WINDOWS_FEW: usize = 4;
 /// Unit: 1. Calibration: chosen.
 pub(crate) const NOTED_MISFIT: f64 = 0.03;
 
-/// A larger fraction of units that follow from waits without a known cause is noted, and the replay does not bound the gains.
+/// A larger fraction of units that follow from waits without a known cause is noted, and the replay does not bound the
+/// gains.
 ///
 /// Unit: 1. Calibration: chosen.
 pub(crate) const NOTED_UNEXPLAINED: f64 = 0.05;

@@ -362,8 +362,8 @@ mod tests {
         assert_eq!((verdict.kind, verdict.is_known(), verdict.blocks), (LoadKind::Closed, false, 0), "{verdict:?}");
     }
 
-    /// Clients that clearly keep their own rate are evidence; all others leave the load unknown, and an unknown load has
-    /// no elasticity: the report calls a load with one closed or limited.
+    /// Clients that clearly keep their own rate are evidence; all others leave the load unknown, and an unknown load
+    /// has no elasticity: the report calls a load with one closed or limited.
     #[test]
     fn only_a_clear_open_loop_is_known_by_its_clients() {
         for (elasticity, want) in

@@ -1,5 +1,5 @@
-//! The profiler's own threads: their priority, the processor time that they use, and their pause while a window is open. Without the
-//! pause, a window would also measure the profiler's use of processors and caches.
+//! The profiler's own threads: their priority, the processor time that they use, and their pause while a window is
+//! open. Without the pause, a window would also measure the profiler's use of processors and caches.
 
 use std::cell::Cell;
 use std::num::NonZero;
@@ -49,7 +49,8 @@ fn try_lower_priority(niceness: i32) -> rustix::io::Result<()> {
     // The process's number is that of its main thread. A program that is niced itself must not get a profiler above it.
     let program = getpriority_process(Some(rustix::process::getpid()))?;
     let wanted = (program + niceness).min(NICENESS_MAX);
-    // A thread begins with the priority of the thread that started it, which may be lower. To raise it needs a permission.
+    // A thread begins with the priority of the thread that started it, which may be lower. To raise it needs a
+    // permission.
     if getpriority_process(None)? >= wanted { Ok(()) } else { setpriority_process(None, wanted) }
 }
 

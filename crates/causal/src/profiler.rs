@@ -225,8 +225,8 @@ impl Builder {
 }
 
 /// Maximum memory of a profile, bytes: its windows, samples, names and replays, and the pages of the program's own file
-/// that it touches. Without the data that the first profile of a process keeps for later ones. docs/limits.md describes the behaviour at the
-/// limit.
+/// that it touches. Without the data that the first profile of a process keeps for later ones. docs/limits.md describes
+/// the behaviour at the limit.
 pub const MEMORY_MAX: usize = 96 << 20;
 
 static GIVE_BACK: OnceLock<fn()> = OnceLock::new();

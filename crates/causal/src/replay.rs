@@ -15,8 +15,8 @@
 //! themselves: caches, batches, threads that share a processor.
 //!
 //! - `cold`: the extra cost of work after sleep.
-//! - `script`: a window as steps that depend on each other; `convert`: converts a trace into it; `marks`: the events that
-//!   can end a wait.
+//! - `script`: a window as steps that depend on each other; `convert`: converts a trace into it; `marks`: the events
+//!   that can end a wait.
 //! - `lock`: a lock and its waiters; `units`: the progress, and the time per unit.
 
 mod cold;
@@ -68,8 +68,8 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Prepares the replay of a single trace. Takes a few hundred nanoseconds per event. `wakeup_latency` is the latency,
-    /// in nanoseconds, to use in place of the window's own. `cold` is from many windows.
+    /// Prepares the replay of a single trace. Takes a few hundred nanoseconds per event. `wakeup_latency` is the
+    /// latency, in nanoseconds, to use in place of the window's own. `cold` is from many windows.
     #[must_use]
     pub fn new(trace: &Trace, wakeup_latency: Option<f64>, cold: &ColdCosts) -> Self {
         let length = trace.time.end.saturating_sub(trace.time.start);
@@ -100,8 +100,8 @@ impl Replay {
         self.cuts.get(point as usize).copied().unwrap_or_default()
     }
 
-    /// Returns the number of units of `point` that follow from a wait of an event loop whose cause no hook reported: in a replay they
-    /// end at the recorded time.
+    /// Returns the number of units of `point` that follow from a wait of an event loop whose cause no hook reported: in
+    /// a replay they end at the recorded time.
     pub(crate) fn unexplained(&self, point: u32) -> u64 {
         self.unexplained.get(point as usize).copied().unwrap_or_default()
     }

@@ -189,8 +189,8 @@ impl Event {
             Self::VisitBegan { visit } => (tag::VISIT_BEGAN, visit, None),
             Self::VisitEnded { visit, point } => (tag::VISIT_ENDED, visit, Some(u64::from(point))),
         };
-        // Two words of eight bytes each: a thread writes an entry with two stores and no lock. The mask cuts numbers to 56
-        // bits, which a counter of events does not reach.
+        // Two words of eight bytes each: a thread writes an entry with two stores and no lock. The mask cuts numbers to
+        // 56 bits, which a counter of events does not reach.
         (Entry(now, tag << TAG_SHIFT | number & NUMBER_MASK), more.map(|more| Entry(more, tag::MORE << TAG_SHIFT)))
     }
 }
@@ -201,8 +201,8 @@ pub fn events(entries: impl Iterator<Item = Entry>) -> impl Iterator<Item = (u64
     std::iter::from_fn(move || {
         loop {
             let Entry(now, word) = entries.next()?;
-            // The second entry has no time of its own: it belongs to the entry before it.
-            // A lone second entry (its first one was before the window) has a tag that `event` does not know, and is skipped.
+            // The second entry has no time of its own: it belongs to the entry before it. A lone second entry (its
+            // first one was before the window) has a tag that `event` does not know, and is skipped.
             let more = entries.next_if(|next| next.1 >> TAG_SHIFT == tag::MORE).map(|next| next.0);
             if let Some(event) = event(now, word, more) {
                 return Some((now, event));

@@ -1,5 +1,6 @@
-//! A tower service with automatic certificates, without a Caddyfile: `cargo run --example tower_service`, then
-//! `curl --insecure https://localhost:8443/`. With a public name in place of `localhost`, and port 443, Let's Encrypt signs the certificate.
+//! A tower service with automatic certificates, without a Caddyfile: `cargo run --example tower_service`, then `curl
+//! --insecure https://localhost:8443/`. With a public name in place of `localhost`, and port 443, Let's Encrypt signs
+//! the certificate.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! The handler `acme_server`: an ACME authority that signs with a local certificate authority (`causeway_acme::server`).
+//! The handler `acme_server`: an ACME authority that signs with a local certificate authority
+//! (`causeway_acme::server`).
 
 use std::net::IpAddr;
 use std::rc::Rc;

@@ -1,4 +1,5 @@
-//! The admin API. It is Caddy's API on a separate engine with one worker, so it responds even while the sites are overloaded.
+//! The admin API. It is Caddy's API on a separate engine with one worker, so it responds even while the sites are
+//! overloaded.
 //!
 //! In reading order:
 //! - [`Admin`]: the listener, with a plan that consists of one handler

@@ -1,4 +1,5 @@
-//! The handler that answers HTTP-01 challenges, and requests for ZeroSSL's validation files. Automatic HTTPS puts it before the routes of the servers on the HTTP port.
+//! The handler that answers HTTP-01 challenges, and requests for ZeroSSL's validation files. Automatic HTTPS puts it
+//! before the routes of the servers on the HTTP port.
 
 use causeway_acme::challenge::{self, FILE_PREFIX, http_answer, shared_file, shared_http_answer};
 use causeway_message::{Method, StatusCode};
@@ -14,8 +15,8 @@ pub(crate) fn register(registry: &mut Registry) {
     registry.register_handler(NAME, |_, _| Ok(Box::new(AcmeChallenge)));
 }
 
-/// Responds with the key authorization of an open challenge of this server, or of another one with the same storage. Any other request
-/// continues to the site.
+/// Responds with the key authorization of an open challenge of this server, or of another one with the same storage.
+/// Any other request continues to the site.
 struct AcmeChallenge;
 
 impl Handler for AcmeChallenge {

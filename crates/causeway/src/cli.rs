@@ -203,8 +203,8 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-/// Lets every switch have a value, such as `--watch=false`. As in Caddy, the last of repeated flags applies, so a script can
-/// append its own.
+/// Lets every switch have a value, such as `--watch=false`. As in Caddy, the last of repeated flags applies, so a
+/// script can append its own.
 fn accept_values_of_switches(command: clap::Command) -> clap::Command {
     let accept = |switch: Arg| match switch.get_action() {
         ArgAction::SetTrue => switch

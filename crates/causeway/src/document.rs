@@ -35,7 +35,8 @@ impl Language {
         }
     }
 
-    /// Returns the language for a `Content-Type`: JSON if it is empty, or else that of the adapter which the subtype names.
+    /// Returns the language for a `Content-Type`: JSON if it is empty, or else that of the adapter which the subtype
+    /// names.
     ///
     /// # Errors
     /// It is not a media type, or names an unknown adapter.
@@ -174,8 +175,8 @@ impl Document {
         }
     }
 
-    /// Returns a warning about the JSON with the line of the Caddyfile that produced the value, if it is known. A warning about one value
-    /// begins with its path.
+    /// Returns a warning about the JSON with the line of the Caddyfile that produced the value, if it is known. A
+    /// warning about one value begins with its path.
     pub fn explain_note(&self, adapted: &AdaptedDocument, note: &str) -> String {
         let (path, message) =
             note.split_once(": ").filter(|_| self.language == Language::Caddyfile).unwrap_or_default();
@@ -414,8 +415,8 @@ fn is_json(found: &str) -> bool {
         || serde_json::from_str::<Value>(found).is_ok_and(|value| !value.is_string())
 }
 
-/// Logs warnings about a configuration that a running server loads. A load must not wait for a reader of standard error, so it does not
-/// print them.
+/// Logs warnings about a configuration that a running server loads. A load must not wait for a reader of standard
+/// error, so it does not print them.
 pub fn log_warnings(warnings: &[Warning]) {
     for warning in warnings {
         tracing::warn!("{}: {}", warning.at, warning.message);
@@ -430,7 +431,8 @@ fn until_backquote(message: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
-    // A value from the environment that the caller provides, such as a file of --envfile, is found like that of the process.
+    // A value from the environment that the caller provides, such as a file of --envfile, is found like that of the
+    // process.
     #[test]
     fn a_refused_value_of_a_variable_has_its_line() {
         let text = ":80\n@a path_regexp {$PATTERN}\nrespond @a hi\n".to_owned();

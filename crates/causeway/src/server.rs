@@ -8,11 +8,11 @@
 //! - `tree`: reads and changes one value of the configuration
 //! - `ids`: configuration objects addressed by `@id`
 //! - `certificates`: the certificates of the current configuration, obtained and renewed
-//! - `renewals`: the tasks of those of public authorities; `issuance_plan`: one certificate from the first issuer that signs it;
-//!   `order_limits`: rate limits that orders have met; `issuers`: the issuers by the configuration
+//! - `renewals`: the tasks of those of public authorities; `issuance_plan`: one certificate from the first issuer that
+//!   signs it; `order_limits`: rate limits that orders have met; `issuers`: the issuers by the configuration
 //! - [`AutomaticCertificates`]: the same for a server of the embedding program
-//! - `on_demand`: certificates for which a handshake waits; `getters`: those of other servers, which handshakes query; `staples`: OCSP
-//!   responses
+//! - `on_demand`: certificates for which a handshake waits; `getters`: those of other servers, which handshakes query;
+//!   `staples`: OCSP responses
 //! - `tickets`: the keys of session tickets; `trust_endpoint`: authorities that other servers send
 //! - `storage`: opens the storage of certificates
 //! - `pull`: pulls configurations from another server
@@ -169,8 +169,8 @@ impl Server {
         Builder::default()
     }
 
-    /// Starts serving `config`; `followed_file` is the file that it was read from. Requires a tokio runtime. On failure,
-    /// nothing keeps running.
+    /// Starts serving `config`; `followed_file` is the file that it was read from. Requires a tokio runtime. On
+    /// failure, nothing keeps running.
     ///
     /// # Errors
     /// Returns the reason when `config` cannot be served.
@@ -309,8 +309,8 @@ impl Server {
                     Ok(process) => {
                         self.control.succeeded_by(process);
                         let _ = reply.send(Ok(process));
-                        // The callers of waiting commands get `LoadError::Stopping` or `StopError::Overtaken`, and may send them to the
-                        // other process.
+                        // The callers of waiting commands get `LoadError::Stopping` or `StopError::Overtaken`, and may
+                        // send them to the other process.
                         drop(deferred);
                         return self.drain_after_handover(process).await;
                     }
@@ -357,8 +357,9 @@ impl Server {
         self.admins.take_over_socket_files();
     }
 
-    /// Lets another process take the place of this one. Returns its id once it serves. Meanwhile commands that change the
-    /// configuration are deferred, at most as many as may wait in the channel; a command to stop ends the other process.
+    /// Lets another process take the place of this one. Returns its id once it serves. Meanwhile commands that change
+    /// the configuration are deferred, at most as many as may wait in the channel; a command to stop ends the other
+    /// process.
     async fn upgrade(&mut self, binary: Option<PathBuf>, deferred: &mut DeferredCommands) -> Result<u32, UpgradeError> {
         let start = self.settings.successor.as_ref().ok_or(UpgradeError::Embedded)?;
         let sites = without_blocked_workers(LOG_WAIT_MAX, self.engine.duplicate_sockets())
@@ -662,8 +663,8 @@ fn address_text(address: &BoundAddress) -> String {
     address.socket_addr().map_or_else(|| address.to_string(), |address| format!("http://{address}"))
 }
 
-/// Waits for `work`, in which every worker takes part. After `timeout`, workers that wait for room in the queue of a log drop their lines
-/// instead, so that an absent collector holds up no shutdown and no reload.
+/// Waits for `work`, in which every worker takes part. After `timeout`, workers that wait for room in the queue of a
+/// log drop their lines instead, so that an absent collector holds up no shutdown and no reload.
 async fn without_blocked_workers<T>(timeout: Duration, work: impl Future<Output = T>) -> T {
     let mut work = std::pin::pin!(work);
     if let Ok(done) = tokio::time::timeout(timeout, &mut work).await {

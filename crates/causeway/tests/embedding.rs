@@ -1,5 +1,5 @@
-//! A server embedded in another program: `examples/embed.rs` with real requests, and the other methods of the builder; and certificates for a
-//! server of another kind, `examples/tower_service.rs`.
+//! A server embedded in another program: `examples/embed.rs` with real requests, and the other methods of the builder;
+//! and certificates for a server of another kind, `examples/tower_service.rs`.
 
 #[path = "../examples/embed.rs"]
 #[expect(dead_code, reason = "its main is for the example itself")]

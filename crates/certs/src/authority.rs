@@ -1,8 +1,8 @@
 //! The local certificate authority: a root that clients are configured to trust, and an intermediate that signs leaves.
 //!
 //! Both are stored where Caddy stores its own (`pki/authorities/ID/`), unless the configuration names files. The root's
-//! key is not kept in memory. Another process, or the operator, may replace the root meanwhile. Therefore each use of the
-//! key reads the certificate with it, refuses a pair that does not match, and continues with a root that is new.
+//! key is not kept in memory. Another process, or the operator, may replace the root meanwhile. Therefore each use of
+//! the key reads the certificate with it, refuses a pair that does not match, and continues with a root that is new.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -110,7 +110,8 @@ pub struct Authority {
     current: ArcSwap<CurrentCertificates>,
 }
 
-/// The certificates in use. The intermediate is of another root only until the next renewal check, or if the operator has supplied it.
+/// The certificates in use. The intermediate is of another root only until the next renewal check, or if the operator
+/// has supplied it.
 #[derive(Clone)]
 struct CurrentCertificates {
     root: CertificateDer<'static>,
@@ -170,12 +171,13 @@ impl Root {
 }
 
 impl Authority {
-    /// Loads the authority from storage or from the operator's files, and generates the missing certificates. `default_storage`: the storage of
-    /// authorities without one of their own. Blocks.
+    /// Loads the authority from storage or from the operator's files, and generates the missing certificates.
+    /// `default_storage`: the storage of authorities without one of their own. Blocks.
     ///
     /// # Errors
-    /// Fails if the root cannot be read or must be made and cannot be written, is malformed, has the key of another certificate, or has no
-    /// key when one is needed; and if the operator's intermediate is malformed. A malformed intermediate of the authority's own is replaced.
+    /// Fails if the root cannot be read or must be made and cannot be written, is malformed, has the key of another
+    /// certificate, or has no key when one is needed; and if the operator's intermediate is malformed. A malformed
+    /// intermediate of the authority's own is replaced.
     pub fn open(spec: AuthoritySpec, default_storage: &SharedStorage, now: SystemTime) -> Result<Self, Error> {
         let storage = spec.storage.as_ref().unwrap_or(default_storage).clone();
         let lock = lock_if_writable(&*storage, &format!("pki_{}", spec.id), LOCK_TIMEOUT)?;
@@ -247,8 +249,8 @@ impl Authority {
         self.spec.intermediate.is_none().then(|| renew_at(signer.not_before, signer.not_after, self.spec.renewal_ratio))
     }
 
-    /// Renews the intermediate if it is due, or of a former root. Returns whether it was. Blocks; the authority signs meanwhile. As in Caddy
-    /// (caddypki/maintain.go), a root that was replaced since the start takes effect now.
+    /// Renews the intermediate if it is due, or of a former root. Returns whether it was. Blocks; the authority signs
+    /// meanwhile. As in Caddy (caddypki/maintain.go), a root that was replaced since the start takes effect now.
     pub(crate) fn renew(&self, now: SystemTime) -> Result<bool, Error> {
         let current = self.current.load_full();
         let is_due = !current.intermediate.is_fresh(&self.spec, now) || !current.intermediate.is_of(&current.root);
@@ -294,8 +296,8 @@ impl Authority {
         }
     }
 
-    /// Signs a leaf for `names`, at least one, with the intermediate or the root. The leaf's validity is cut to that of its signer.
-    /// Returns the chain to send, leaf first, without the root.
+    /// Signs a leaf for `names`, at least one, with the intermediate or the root. The leaf's validity is cut to that of
+    /// its signer. Returns the chain to send, leaf first, without the root.
     pub(crate) fn sign(
         &self,
         names: &[String],

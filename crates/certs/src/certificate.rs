@@ -190,8 +190,8 @@ impl Certificate {
         self.not_before <= now && now < self.not_after
     }
 
-    /// Whether the validity begins in the future, by more than the clocks of two servers differ. Such a certificate was signed while this
-    /// machine's clock was ahead.
+    /// Whether the validity begins in the future, by more than the clocks of two servers differ. Such a certificate was
+    /// signed while this machine's clock was ahead.
     pub(crate) fn is_not_yet_valid(&self, now: SystemTime) -> bool {
         is_not_yet_valid(self.not_before, now)
     }

@@ -1,8 +1,8 @@
-//! Removes values that are of no use any more from a storage, as CertMagic does: certificates that expired two weeks ago, OCSP responses that
-//! have ended, and challenges of orders that ended without removing them.
+//! Removes values that are of no use any more from a storage, as CertMagic does: certificates that expired two weeks
+//! ago, OCSP responses that have ended, and challenges of orders that ended without removing them.
 //!
-//! One process at a time cleans, and no process soon after another one: `last_clean.json`, which Caddy shares, has the time of the last
-//! clean-up.
+//! One process at a time cleans, and no process soon after another one: `last_clean.json`, which Caddy shares, has the
+//! time of the last clean-up.
 
 use std::time::{Duration, SystemTime};
 
@@ -18,7 +18,8 @@ use super::{Error, ocsp, pem};
 
 /// How long an expired certificate stays; Caddy's value.
 const CERTIFICATE_GRACE: Duration = Duration::from_secs(14 * 24 * 60 * 60);
-/// Age from which a challenge belongs to no order in progress. No order takes an hour; the clocks of a fleet may differ.
+/// Age from which a challenge belongs to no order in progress. No order takes an hour; the clocks of a fleet may
+/// differ.
 const CHALLENGE_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
 const LAST_CLEAN: &str = "last_clean.json";
 
@@ -49,8 +50,8 @@ struct LastCleanTls {
     timestamp: String,
 }
 
-/// Cleans a storage, unless a process has done so within `interval`. Blocks on storage. A value that cannot be read or removed is reported
-/// and stays.
+/// Cleans a storage, unless a process has done so within `interval`. Blocks on storage. A value that cannot be read or
+/// removed is reported and stays.
 ///
 /// # Errors
 /// If the storage cannot be locked or listed, or the time of the clean-up cannot be stored.
@@ -121,7 +122,8 @@ struct Leaf {
     not_after: SystemTime,
 }
 
-/// Reads a certificate's first name and expiry; `None` if storage has none by now. Unlike for serving, the key does not matter.
+/// Reads a certificate's first name and expiry; `None` if storage has none by now. Unlike for serving, the key does not
+/// matter.
 fn leaf(storage: &dyn Storage, chain_path: &str) -> Result<Option<Leaf>, Error> {
     let Some(text) = storage.load(chain_path)? else { return Ok(None) };
     let location = storage.location(chain_path);

@@ -15,8 +15,8 @@ pub enum Error {
     Write(String, io::Error),
     /// Another process, or another part of this one, held this lock for longer than the timeout: its location.
     Locked(String),
-    /// The lock expired while it was held, because the process was suspended or could not reach the storage; another process may have taken
-    /// it since: its location.
+    /// The lock expired while it was held, because the process was suspended or could not reach the storage; another
+    /// process may have taken it since: its location.
     LockLost(String),
     /// A setting of the storage that cannot be used: its name, and the reason.
     StorageSetting(&'static str, String),

@@ -28,8 +28,8 @@ const RENEWAL_CHECK_PAUSE_MIN: Duration = Duration::from_secs(1);
 /// The time until a retry after a failure.
 const RENEWAL_RETRY_PAUSE: Duration = Duration::from_secs(60);
 
-/// How long a load, or a handshake, waits for names whose locks are held elsewhere: for an order of a public authority, which takes minutes, or
-/// for another server that signs at this moment. Then it signs without storing.
+/// How long a load, or a handshake, waits for names whose locks are held elsewhere: for an order of a public authority,
+/// which takes minutes, or for another server that signs at this moment. Then it signs without storing.
 const LOAD_LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Names of a wrong certificate that its error lists.
@@ -38,7 +38,8 @@ const OTHER_NAMES_MAX: usize = 10;
 /// The certificates that a configuration needs, and the means to obtain them.
 #[derive(Debug)]
 pub struct CertificatePlan {
-    /// Persistent storage for authorities and certificates without one of their own, and for OCSP responses of supplied certificates.
+    /// Persistent storage for authorities and certificates without one of their own, and for OCSP responses of supplied
+    /// certificates.
     pub storage: SharedStorage,
     /// The authorities, each with a distinct ID.
     pub authorities: Vec<AuthoritySpec>,
@@ -56,8 +57,8 @@ pub struct CertificatePlan {
     pub renewal_check_interval: Duration,
 }
 
-/// A name whose certificate a public authority signs. The keeper finds its certificate in storage and serves it; the caller obtains new ones
-/// ([`Keeper::renew_at`], [`Keeper::put`]).
+/// A name whose certificate a public authority signs. The keeper finds its certificate in storage and serves it; the
+/// caller obtains new ones ([`Keeper::renew_at`], [`Keeper::put`]).
 #[derive(Debug, Clone, PartialEq)]
 pub struct PublicCertificateSpec {
     /// The name in lower-case ASCII; or an IP address.
@@ -70,7 +71,8 @@ pub struct PublicCertificateSpec {
     pub ocsp: OcspPolicy,
     /// Where the certificate is stored. `None`: in the plan's storage.
     pub storage: Option<SharedStorage>,
-    /// A handshake has caused the order. The caller removes the name when its certificate is due and no handshake has used it.
+    /// A handshake has caused the order. The caller removes the name when its certificate is due and no handshake has
+    /// used it.
     pub on_demand: bool,
 }
 
@@ -93,7 +95,8 @@ pub struct LocalCertificateSpec {
     pub reuse_key: bool,
     /// Where the certificate is stored. `None`: in the plan's storage.
     pub storage: Option<SharedStorage>,
-    /// A handshake has caused the signature. The keeper drops the name instead of renewing a certificate that was not used.
+    /// A handshake has caused the signature. The keeper drops the name instead of renewing a certificate that was not
+    /// used.
     pub on_demand: bool,
 }
 
@@ -130,7 +133,8 @@ pub enum KeyKind {
 pub struct NameRecord {
     /// The name in lower-case ASCII.
     pub name: String,
-    /// The ID of the local authority that signs, or the storage key of the public authority that has signed; `None`: none has signed yet.
+    /// The ID of the local authority that signs, or the storage key of the public authority that has signed; `None`:
+    /// none has signed yet.
     pub authority: Option<String>,
     /// The end of the certificate's validity; `None`: there is no certificate yet.
     pub not_after: Option<SystemTime>,
@@ -153,15 +157,17 @@ pub struct RenewalFailure {
     pub retry_at: SystemTime,
 }
 
-/// Serves the certificates of one configuration and renews the local ones. Shared between the handshakes, which use only the store; the
-/// thread that calls [`renew`](Self::renew); the tasks that obtain those of public authorities and of handshakes; and the ACME server.
+/// Serves the certificates of one configuration and renews the local ones. Shared between the handshakes, which use
+/// only the store; the thread that calls [`renew`](Self::renew); the tasks that obtain those of public authorities and
+/// of handshakes; and the ACME server.
 pub struct Keeper {
     store: Arc<Store>,
     storage: SharedStorage,
     renewal_check_interval: Duration,
     /// The supplied certificates that name an OCSP responder.
     stapled: (Vec<Arc<Certificate>>, OcspPolicy),
-    /// Without a lock: a renewal can wait for the locks of storage for minutes, and others use the authorities meanwhile.
+    /// Without a lock: a renewal can wait for the locks of storage for minutes, and others use the authorities
+    /// meanwhile.
     authorities: Vec<Authority>,
     state: Mutex<KeeperState>,
 }
@@ -200,8 +206,8 @@ pub struct IssuedCertificate {
     pub certificate: Arc<Certificate>,
     /// The storage key of the authority.
     pub authority: String,
-    /// The configuration no longer names its authority or its storage. The certificate serves until there is another one, which is due at
-    /// once.
+    /// The configuration no longer names its authority or its storage. The certificate serves until there is another
+    /// one, which is due at once.
     pub is_superseded: bool,
 }
 
@@ -304,8 +310,9 @@ impl Keeper {
         loaded.chain(public).collect()
     }
 
-    /// Signs a certificate for another holder of a key: `names` and a public key, with an authority's root or intermediate. Returns the
-    /// chain to send as PEM and the leaf's DER; `None` if there is no authority with this ID. Blocks on disk and on the signature.
+    /// Signs a certificate for another holder of a key: `names` and a public key, with an authority's root or
+    /// intermediate. Returns the chain to send as PEM and the leaf's DER; `None` if there is no authority with this ID.
+    /// Blocks on disk and on the signature.
     ///
     /// # Errors
     /// If signing fails, or the root is to sign and its key cannot be read.
@@ -341,8 +348,9 @@ impl Keeper {
         state.public.get(name)?.renew_at()
     }
 
-    /// Looks for a public name's certificate in storage, where another process may have put a new one. Returns whether the name then has a
-    /// certificate that is not due. If storage has the one that is served, that stays, with its OCSP status. Blocks on disk.
+    /// Looks for a public name's certificate in storage, where another process may have put a new one. Returns whether
+    /// the name then has a certificate that is not due. If storage has the one that is served, that stays, with its
+    /// OCSP status. Blocks on disk.
     ///
     /// # Errors
     /// Storage cannot be read.
@@ -375,8 +383,8 @@ impl Keeper {
         Ok(true)
     }
 
-    /// Signs a certificate with a local authority for a public name for which no public authority signs one, stores it and serves it from
-    /// now on. `lock` is the name's, of its storage. Blocks on disk.
+    /// Signs a certificate with a local authority for a public name for which no public authority signs one, stores it
+    /// and serves it from now on. `lock` is the name's, of its storage. Blocks on disk.
     ///
     /// # Errors
     /// If signing fails, or storage.
@@ -388,13 +396,13 @@ impl Keeper {
         Ok(())
     }
 
-    /// Serves a public name's certificate from now on, and stores it: PEM texts from the authority with this storage key. `lock` is the name's,
-    /// of its storage, held since before the order. Blocks on disk.
+    /// Serves a public name's certificate from now on, and stores it: PEM texts from the authority with this storage
+    /// key. `lock` is the name's, of its storage, held since before the order. Blocks on disk.
     ///
     /// # Errors
-    /// The chain or the key is malformed, they do not belong together, or the chain does not cover the name: the certificate in use stays
-    /// in use. [`Error::Write`] or [`Error::LockLost`] if only storage refuses it: the new certificate is in use nevertheless, because ordering
-    /// another one would not repair the storage.
+    /// The chain or the key is malformed, they do not belong together, or the chain does not cover the name: the
+    /// certificate in use stays in use. [`Error::Write`] or [`Error::LockLost`] if only storage refuses it: the new
+    /// certificate is in use nevertheless, because ordering another one would not repair the storage.
     pub fn put(&self, name: &str, authority: &str, chain: &str, key: &str, lock: &Lock) -> Result<(), Error> {
         let [chain_path, key_path, meta_path] = storage_keys(authority, name);
         // Neither is in storage yet: the location of a mistake is the authority.
@@ -406,7 +414,8 @@ impl Keeper {
             return Err(Error::OtherNames { location: chain_from.to_owned(), found, expected: name.to_owned() });
         }
         self.serve(name, IssuedCertificate::new(fresh, authority));
-        // As in `obtain`: a crash between the writes leaves a pair that does not match, which is rejected when it is read.
+        // As in `obtain`: a crash between the writes leaves a pair that does not match, which is rejected when it is
+        // read.
         lock.store(&key_path, key.as_bytes(), Durability::Flushed)?;
         lock.store(&chain_path, chain.as_bytes(), Durability::Flushed)?;
         lock.store(&meta_path, meta(name).as_bytes(), Durability::Flushed)
@@ -450,8 +459,8 @@ impl Keeper {
         }
     }
 
-    /// Signs a certificate for one more name, or finds it in storage, and renews it from now on: the name may be due before the others
-    /// ([`until_renewal`](Self::until_renewal)). Blocks on disk and on signatures.
+    /// Signs a certificate for one more name, or finds it in storage, and renews it from now on: the name may be due
+    /// before the others ([`until_renewal`](Self::until_renewal)). Blocks on disk and on signatures.
     ///
     /// # Errors
     /// The certificate cannot be signed or stored. The name is not added then.
@@ -536,7 +545,8 @@ impl Keeper {
         until
     }
 
-    /// Returns the time until the next call of [`renew`](Self::renew): as that returned it, or less if a name was added that is due sooner.
+    /// Returns the time until the next call of [`renew`](Self::renew): as that returned it, or less if a name was added
+    /// that is due sooner.
     pub fn until_renewal(&self, now: SystemTime) -> Duration {
         let left = self.state().next_check.duration_since(now).unwrap_or_default();
         // The upper bound is for a clock that was set back.
@@ -569,8 +579,8 @@ impl Keeper {
         managed.chain(public).cloned().collect()
     }
 
-    /// Makes room for one more name on demand: drops names and their certificates until there are fewer than `max`. Storage still has the
-    /// certificates. Returns the dropped names.
+    /// Makes room for one more name on demand: drops names and their certificates until there are fewer than `max`.
+    /// Storage still has the certificates. Returns the dropped names.
     pub fn make_room_on_demand(&self, max: usize) -> Vec<String> {
         let mut state = self.state();
         let (mut local, mut public) = (0, 0);
@@ -684,8 +694,9 @@ fn is_due(managed: &LocalCertificateSpec, certificate: &Certificate, now: System
     due(managed, certificate) <= now || certificate.is_not_yet_valid(now)
 }
 
-/// Returns the certificate in the name's storage if it is fresh, or else signs a new one and stores it. If storage is optional and the name's
-/// lock is not free within `lock_timeout`, from which the wait is deducted, the certificate is only in memory until its renewal.
+/// Returns the certificate in the name's storage if it is fresh, or else signs a new one and stores it. If storage is
+/// optional and the name's lock is not free within `lock_timeout`, from which the wait is deducted, the certificate is
+/// only in memory until its renewal.
 fn obtain(
     managed: &LocalCertificateSpec,
     authority: &Authority,
@@ -741,7 +752,8 @@ fn obtain_locked(
     Certificate::new(chain, der.into(), Vec::new(), (&chain_path, &key_path))
 }
 
-/// RSA keys are generated one at a time: each takes seconds, and those of many names together would take all processors from the workers.
+/// RSA keys are generated one at a time: each takes seconds, and those of many names together would take all processors
+/// from the workers.
 static RSA_TURN: Mutex<()> = Mutex::new(());
 
 /// Generates a private key. An RSA key waits for those that other threads generate.

@@ -12,8 +12,9 @@
 //! - `clean`: removes expired certificates and old challenges from a storage
 //! - [`trust`]: root certificates in the trust stores of this machine
 //!
-//! This crate never sees configuration text or a connection of a client. Every function can block on disk, on Redis or on a signature,
-//! except those that a worker calls in a handshake: [`Store::find`], [`Certificate::signed`] and [`Certificate::mark_used`].
+//! This crate never sees configuration text or a connection of a client. Every function can block on disk, on Redis or
+//! on a signature, except those that a worker calls in a handshake: [`Store::find`], [`Certificate::signed`] and
+//! [`Certificate::mark_used`].
 
 mod authority;
 mod certificate;

@@ -46,7 +46,8 @@ pub enum LoadedSource {
         /// The tags by which a connection policy can select the certificate.
         tags: Vec<String>,
     },
-    /// A directory, searched recursively. Every file whose extension is `pem` (in any case) must hold a chain and its key.
+    /// A directory, searched recursively. Every file whose extension is `pem` (in any case) must hold a chain and its
+    /// key.
     Directory(PathBuf),
 }
 
@@ -114,8 +115,8 @@ fn directory(path: &Path, depth: usize, certificates: &mut Vec<Certificate>) -> 
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
         let path = entry.path();
-        // As in Caddy, links to files are followed and those to directories are not: two links to their own directory would double the files
-        // with each level.
+        // As in Caddy, links to files are followed and those to directories are not: two links to their own directory
+        // would double the files with each level.
         if entry.file_type().map_err(failed)?.is_dir() {
             if depth < DEPTH_MAX {
                 directory(&path, depth + 1, certificates)?;
@@ -135,8 +136,8 @@ fn bundle(path: &Path) -> Result<Certificate, Error> {
     Ok(certificate)
 }
 
-/// Parses a PEM text with a chain, leaf first, and the leaf's key, in any order. As in Caddy, the first key counts; later keys are ignored.
-/// `location` is the text's origin, for error messages.
+/// Parses a PEM text with a chain, leaf first, and the leaf's key, in any order. As in Caddy, the first key counts;
+/// later keys are ignored. `location` is the text's origin, for error messages.
 ///
 /// # Errors
 /// The text has no chain or no key, they do not belong together, or there is anything else in it.

@@ -1,4 +1,5 @@
-//! OCSP (RFC 6960): the request for a certificate's status, and the verification of the response before a handshake carries it.
+//! OCSP (RFC 6960): the request for a certificate's status, and the verification of the response before a handshake
+//! carries it.
 //!
 //! ```text
 //!  no response ──► stapled (good) ──► half of its validity: due ──► replaced by the next one
@@ -69,7 +70,8 @@ pub enum OcspStatus {
     Unknown,
 }
 
-/// The responder that a certificate names, and its last response. Boxed in the certificate: most authorities have no responder any more.
+/// The responder that a certificate names, and its last response. Boxed in the certificate: most authorities have no
+/// responder any more.
 #[derive(Debug)]
 pub(crate) struct Responder {
     url: String,
@@ -141,7 +143,8 @@ impl Certificate {
         self.not_after().duration_since(self.not_before()).is_ok_and(|lifetime| lifetime < SHORT_LIVED)
     }
 
-    /// The time from which the next response is to be requested: half of the validity of the last one; `None`: there is none.
+    /// The time from which the next response is to be requested: half of the validity of the last one; `None`: there is
+    /// none.
     pub fn response_due(&self) -> Option<SystemTime> {
         self.last_response().map(|last| last.due)
     }
@@ -166,12 +169,12 @@ impl Certificate {
         OcspRequest { tbs_request, optional_signature: None }.to_der().map_err(encoding)
     }
 
-    /// Verifies a response and, if the status is good, staples it from the next handshake on. `issuer`: its certificate, if the chain
-    /// lacks it.
+    /// Verifies a response and, if the status is good, staples it from the next handshake on. `issuer`: its
+    /// certificate, if the chain lacks it.
     ///
     /// # Errors
-    /// The response is malformed, not of this certificate, not signed by the issuer or a responder that it has authorized, or not current.
-    /// The last response then stays.
+    /// The response is malformed, not of this certificate, not signed by the issuer or a responder that it has
+    /// authorized, or not current. The last response then stays.
     pub fn staple(
         &self,
         response: &[u8],
@@ -234,8 +237,9 @@ impl Certificate {
     }
 }
 
-/// Returns a certificate for another configuration with this policy. If that requests no response for it, its last one is left out, because
-/// nothing would replace it at its end. The given certificate stays as it is: the load of the other configuration may still fail.
+/// Returns a certificate for another configuration with this policy. If that requests no response for it, its last one
+/// is left out, because nothing would replace it at its end. The given certificate stays as it is: the load of the
+/// other configuration may still fail.
 pub(crate) fn carried(certificate: &Arc<Certificate>, policy: &OcspPolicy) -> Arc<Certificate> {
     match certificate.last_response() {
         Some(_) if policy.responder(certificate).is_none() => Arc::new(certificate.without_response()),
@@ -252,8 +256,8 @@ pub(crate) fn storage_key(certificate: &Certificate) -> String {
     format!("ocsp/{}-{hash:x}", safe_key(&certificate.names()[0]))
 }
 
-/// Staples the response in storage, if there is one that is current. Blocks on disk. One that cannot be used is ignored: the next request
-/// replaces it.
+/// Staples the response in storage, if there is one that is current. Blocks on disk. One that cannot be used is
+/// ignored: the next request replaces it.
 pub fn restore_response(certificate: &Certificate, storage: &dyn Storage, now: SystemTime) {
     let key = storage_key(certificate);
     let found = match storage.load(&key) {

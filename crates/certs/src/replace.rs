@@ -28,13 +28,13 @@ const DIRECTORY_TRIES: usize = 256;
 /// Suffix of the temporary files.
 const SUFFIX: &str = ".new";
 
-/// Directories with more entries are searched for such files once per [`LEFT_AFTER`]: otherwise each of thousands of values in one directory
-/// would read the names of all others.
+/// Directories with more entries are searched for such files once per [`LEFT_AFTER`]: otherwise each of thousands of
+/// values in one directory would read the names of all others.
 const SEARCHED_ALWAYS_MAX: usize = 256;
 
 /// Replaces a file atomically: a reader sees either the old content or the new. The file has mode 0600; missing parent
-/// directories are created with mode 0700. Also removes the temporary files in its directory that a killed process left more than
-/// an hour ago; from a large directory only one call in an hour does.
+/// directories are created with mode 0700. Also removes the temporary files in its directory that a killed process left
+/// more than an hour ago; from a large directory only one call in an hour does.
 ///
 /// # Errors
 /// Fails if the directory cannot be created or written to, or the disk is full. The old file is then unchanged.
@@ -47,8 +47,8 @@ pub fn replace(path: &Path, content: &[u8], durability: Durability) -> io::Resul
         remove_left(directory, Instant::now());
         fresh_file(path)
     };
-    // Another process may remove the directory, which it has found empty, before the new file is in it. `AlreadyExists` is the error of a
-    // directory that disappears while it is created.
+    // Another process may remove the directory, which it has found empty, before the new file is in it. `AlreadyExists`
+    // is the error of a directory that disappears while it is created.
     let has_gone = |error: &io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists);
     let mut tries = 1;
     let (fresh, mut file) = loop {
@@ -148,8 +148,9 @@ mod tests {
         assert_eq!((names, fs::read(&path).unwrap()), (want.map(str::to_owned).to_vec(), b"new".to_vec()));
     }
 
-    // Thousands of values in one directory, such as OCSP responses: the time to write one must not depend on the number of the others. Such a
-    // directory is searched once in an hour, so that a process that runs for months removes the files that others have left meanwhile.
+    // Thousands of values in one directory, such as OCSP responses: the time to write one must not depend on the number
+    // of the others. Such a directory is searched once in an hour, so that a process that runs for months removes the
+    // files that others have left meanwhile.
     #[test]
     fn a_large_directory_is_searched_once_in_an_hour() {
         let directory = Directory::new();

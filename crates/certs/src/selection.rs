@@ -4,8 +4,8 @@ use rustls::SignatureAlgorithm;
 
 use super::Certificate;
 
-/// Conditions that a certificate must meet, all of them. An empty list imposes no condition. A [`Store`](super::Store) gives
-/// the tag to all certificates that meet them, renewed ones too.
+/// Conditions that a certificate must meet, all of them. An empty list imposes no condition. A [`Store`](super::Store)
+/// gives the tag to all certificates that meet them, renewed ones too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateSelection {
     /// The tag, which no certificate has otherwise.

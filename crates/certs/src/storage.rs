@@ -24,20 +24,21 @@ pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 /// Storage that the parts of a server share.
 pub type SharedStorage = Arc<dyn Storage>;
 
-/// Values under keys such as `pki/authorities/local/root.crt`. Several processes may use one storage, also on several machines. Every
-/// function blocks.
+/// Values under keys such as `pki/authorities/local/root.crt`. Several processes may use one storage, also on several
+/// machines. Every function blocks.
 pub trait Storage: Send + Sync + fmt::Debug {
     /// A description that differs between any two storages.
     fn identity(&self) -> String;
 
-    /// Where a key's value is, for messages to the operator: a file path, or the address of a server with the key. Does not need the value
-    /// to exist.
+    /// Where a key's value is, for messages to the operator: a file path, or the address of a server with the key. Does
+    /// not need the value to exist.
     fn location(&self, key: &str) -> String;
 
     /// Reads a value; `None` if there is none.
     ///
     /// # Errors
-    /// [`Error::Read`] if the storage fails, [`Error::BadValue`] if another program has written a value of another form.
+    /// [`Error::Read`] if the storage fails, [`Error::BadValue`] if another program has written a value of another
+    /// form.
     fn load(&self, key: &str) -> Result<Option<Vec<u8>>, Error>;
 
     /// Returns when a value was written; `None` if there is none.
@@ -58,18 +59,19 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// [`Error::Write`] if the storage fails.
     fn delete(&self, key: &str) -> Result<(), Error>;
 
-    /// Returns all keys that begin with `prefix` and a slash, in any order; with an empty prefix, all keys. Locks are not among them.
+    /// Returns all keys that begin with `prefix` and a slash, in any order; with an empty prefix, all keys. Locks are
+    /// not among them.
     ///
     /// # Errors
     /// [`Error::Read`] if the storage fails.
     fn list(&self, prefix: &str) -> Result<Vec<String>, Error>;
 
-    /// Waits until no other process or thread holds the lock `name`, and holds it until the result is dropped. The lock of a process that
-    /// has died is released.
+    /// Waits until no other process or thread holds the lock `name`, and holds it until the result is dropped. The lock
+    /// of a process that has died is released.
     ///
     /// # Errors
-    /// [`Error::Locked`] if the lock is not free within `timeout`, [`Error::Write`] if the storage fails, [`Error::Random`] if
-    /// the system has no random bytes for the lock's token.
+    /// [`Error::Locked`] if the lock is not free within `timeout`, [`Error::Write`] if the storage fails,
+    /// [`Error::Random`] if the system has no random bytes for the lock's token.
     fn lock_within(&self, name: &str, timeout: Duration) -> Result<Lock, Error>;
 
     /// As [`lock_within`](Self::lock_within) 30 seconds.
@@ -89,10 +91,10 @@ impl PartialEq for dyn Storage {
 
 /// A held lock. Dropping it releases the lock.
 ///
-/// A lock can end earlier: a server such as Redis cannot see that a holder has died, so its locks expire unless the holder refreshes them,
-/// and a holder that was suspended for longer than that has lost its lock without noticing. It must not overwrite a value that the next
-/// holder has written. Therefore values that the lock protects are written with [`Lock::store`]: the storage compares the lock's random
-/// token and writes the value in one atomic step.
+/// A lock can end earlier: a server such as Redis cannot see that a holder has died, so its locks expire unless the
+/// holder refreshes them, and a holder that was suspended for longer than that has lost its lock without noticing. It
+/// must not overwrite a value that the next holder has written. Therefore values that the lock protects are written
+/// with [`Lock::store`]: the storage compares the lock's random token and writes the value in one atomic step.
 pub struct Lock {
     held: Box<dyn HeldLock>,
 }
@@ -111,14 +113,15 @@ impl Lock {
     /// Replaces a value of the lock's storage atomically, if the lock is still held. Blocks.
     ///
     /// # Errors
-    /// [`Error::LockLost`] if the lock has expired, [`Error::Write`] if the storage fails. The old value is then unchanged.
+    /// [`Error::LockLost`] if the lock has expired, [`Error::Write`] if the storage fails. The old value is then
+    /// unchanged.
     pub fn store(&self, key: &str, value: &[u8], durability: Durability) -> Result<(), Error> {
         self.held.store(key, value, durability)
     }
 }
 
-/// Takes a lock as [`Storage::lock`] does. If the storage cannot be written, returns a lock that protects nothing and with which every write
-/// fails: the values in storage can still be used.
+/// Takes a lock as [`Storage::lock`] does. If the storage cannot be written, returns a lock that protects nothing and
+/// with which every write fails: the values in storage can still be used.
 ///
 /// # Errors
 /// [`Error::Locked`].
@@ -131,8 +134,8 @@ pub(crate) fn lock_if_writable(storage: &dyn Storage, name: &str, timeout: Durat
     }
 }
 
-/// As [`lock_if_writable`], also if the lock is held elsewhere for longer than `left`. The time of the wait is deducted from `left`: the wait for
-/// all locks of one load is bounded.
+/// As [`lock_if_writable`], also if the lock is held elsewhere for longer than `left`. The time of the wait is deducted
+/// from `left`: the wait for all locks of one load is bounded.
 ///
 /// # Errors
 /// [`Error::Random`].
@@ -221,7 +224,8 @@ pub fn safe_key(name: &str) -> String {
     let name = name.replace(' ', "_").replace('+', "_plus_").replace('*', "wildcard_").replace(':', "-");
     let mut name = name;
     name.retain(|char| char.is_ascii_alphanumeric() || matches!(char, '_' | '@' | '.' | '-'));
-    // `..` would lead out of the directory. Removed last, because dropping characters above can bring two dots together.
+    // `..` would lead out of the directory. Removed last, because dropping characters above can bring two dots
+    // together.
     name.replace("..", "")
 }
 

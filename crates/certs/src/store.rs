@@ -16,8 +16,8 @@ use super::{Certificate, CertificateSelection};
 /// How many parts the index has. A renewal copies one part, not the names of the whole configuration.
 const PARTS: usize = 64;
 
-/// The certificates of one configuration, indexed by name. Handshakes read the index without a lock; a renewal replaces the parts of the
-/// index that hold the certificate's names.
+/// The certificates of one configuration, indexed by name. Handshakes read the index without a lock; a renewal replaces
+/// the parts of the index that hold the certificate's names.
 pub struct Store {
     parts: Box<[ArcSwap<IndexPart>]>,
     /// Conditions by which certificates have further tags.
@@ -52,7 +52,8 @@ impl Store {
         Self { parts, selections, tagged: ArcSwap::from_pointee(tagged), hasher }
     }
 
-    /// Removes `old` and adds `new`, both without configured tags. A handshake meanwhile finds the one or the other, never neither.
+    /// Removes `old` and adds `new`, both without configured tags. A handshake meanwhile finds the one or the other,
+    /// never neither.
     pub(crate) fn swap(&self, old: Option<&Arc<Certificate>>, new: Option<&Arc<Certificate>>) {
         let names = [new, old].into_iter().flatten().flat_map(|certificate| certificate.names());
         for name in names {
@@ -97,8 +98,8 @@ impl Store {
     }
 
     /// Finds the certificate for a server name (in any case) or an IP address. Returns the newest valid one with that
-    /// name, or else the newest valid one whose wildcard labels match the name's first labels. Of several valid ones the newest that
-    /// `is_usable` accepts is preferred; it is not called for a single one.
+    /// name, or else the newest valid one whose wildcard labels match the name's first labels. Of several valid ones
+    /// the newest that `is_usable` accepts is preferred; it is not called for a single one.
     ///
     /// If `tags` is not empty, the certificate must have one of them; if no such certificate has the name, any
     /// certificate with one of the tags is returned, as in Caddy. Without a server name, only tags find a certificate.
@@ -187,8 +188,8 @@ fn insert(list: &mut Vec<Arc<Certificate>>, certificate: &Arc<Certificate>) {
     list.insert(at, Arc::clone(certificate));
 }
 
-/// The first candidate that is valid now and that `is_usable` accepts, or else the first that is valid, or else the first of all: this
-/// machine's clock may be wrong.
+/// The first candidate that is valid now and that `is_usable` accepts, or else the first that is valid, or else the
+/// first of all: this machine's clock may be wrong.
 fn newest_usable<'c>(
     mut candidates: impl Iterator<Item = &'c Arc<Certificate>>,
     is_usable: &dyn Fn(&CertifiedKey) -> bool,

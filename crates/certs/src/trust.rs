@@ -1,6 +1,7 @@
 //! The trust stores of this machine and user: adds a root certificate, and removes it again.
 //!
-//! Nothing here prompts for a password or raises privileges: a store that this process may not write is an error that says so.
+//! Nothing here prompts for a password or raises privileges: a store that this process may not write is an error that
+//! says so.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -14,8 +15,8 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use super::pem;
 use super::{Durability, Error, replace};
 
-/// Where the distributions keep additional roots, and the command that makes programs use them. The first directory that exists counts: the
-/// order is by how specific it is for its family.
+/// Where the distributions keep additional roots, and the command that makes programs use them. The first directory
+/// that exists counts: the order is by how specific it is for its family.
 const FAMILIES: &[Family] = &[
     // Fedora, RHEL
     Family { directory: "etc/pki/ca-trust/source/anchors", extension: "pem", update: &["update-ca-trust", "extract"] },
@@ -142,7 +143,8 @@ impl TrustStores {
         system.into_iter().chain(self.nss(|database| self.add_to_nss(database, root))).collect()
     }
 
-    /// Removes a root from every store that exists: also copies that were added in another way. Blocks on disk and on other programs.
+    /// Removes a root from every store that exists: also copies that were added in another way. Blocks on disk and on
+    /// other programs.
     pub fn untrust(&self, root: &TrustedRoot) -> Vec<StoreOutcome> {
         let system = self.system().map(|(family, directory)| StoreOutcome {
             store: format!("the system's store, {}", directory.display()),

@@ -91,7 +91,8 @@ pub(crate) const PROVIDERS: &[ProviderSyntax] = &[
 pub(crate) const NAMES: &[&str] =
     &["acmedns", "cloudflare", "digitalocean", "duckdns", "exec", "gandi", "hetzner", "porkbun", "rfc2136", "route53"];
 
-/// Settings of the plugin `dns.providers.route53` that have no effect here, and the reason. Its source has the names: caddy-dns/route53.
+/// Settings of the plugin `dns.providers.route53` that have no effect here, and the reason. Its source has the names:
+/// caddy-dns/route53.
 const ROUTE53_IGNORED: &[(&str, &str)] = &[
     ("max_retries", "the certificate's next attempt repeats a failed one"),
     ("wait_for_route53_sync", PROPAGATION),

@@ -3,12 +3,14 @@
 use serde::Deserialize as _;
 use serde_json::{Error, Number, Value};
 
-/// Most objects and arrays inside each other. The adapter writes up to five for each block of a Caddyfile, which has at most 32 inside each
-/// other: a configuration that was loaded must be readable again, after a restart or by another process.
+/// Most objects and arrays inside each other. The adapter writes up to five for each block of a Caddyfile, which has at
+/// most 32 inside each other: a configuration that was loaded must be readable again, after a restart or by another
+/// process.
 pub const LEVELS_MAX: usize = 200;
 
-/// Parses a configuration. Whole numbers become integers however they are written, `5e9` and `200.0` among them, as in Caddy, which
-/// decodes each value to Go's types and encodes it again. Generators in Python, PHP and Lua write such numbers.
+/// Parses a configuration. Whole numbers become integers however they are written, `5e9` and `200.0` among them, as in
+/// Caddy, which decodes each value to Go's types and encodes it again. Generators in Python, PHP and Lua write such
+/// numbers.
 ///
 /// # Errors
 /// If the text is not JSON, or has more than [`LEVELS_MAX`] levels.
@@ -35,8 +37,8 @@ pub fn parse_within(text: &[u8], levels_max: usize) -> Result<Value, Error> {
     Ok(value)
 }
 
-/// Returns how many objects and arrays are inside each other. In a text that is not JSON it is exact up to the first mistake, where the
-/// parser stops.
+/// Returns how many objects and arrays are inside each other. In a text that is not JSON it is exact up to the first
+/// mistake, where the parser stops.
 fn levels(text: &[u8]) -> usize {
     let (mut level, mut most, mut is_string, mut is_escaped) = (0_usize, 0, false, false);
     for byte in text {

@@ -87,8 +87,8 @@ pub struct Loaded {
 pub enum PlanError {
     /// A value is invalid. The error holds its JSON path.
     Build(BuildError),
-    /// A wildcard site needs a certificate from a public authority, which signs it only after the challenge DNS-01, and no DNS provider is
-    /// set for it.
+    /// A wildcard site needs a certificate from a public authority, which signs it only after the challenge DNS-01, and
+    /// no DNS provider is set for it.
     NeedsDns {
         /// The site's host.
         site: String,
@@ -100,10 +100,11 @@ pub enum PlanError {
 /// Why certificates cannot be loaded, from the caller's loader. One line that names the file.
 pub type CertificateReadError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Reads the certificates that a configuration names, while it is compiled. Blocks on disk and network. Without an implementation of their
-/// own, the methods are errors.
+/// Reads the certificates that a configuration names, while it is compiled. Blocks on disk and network. Without an
+/// implementation of their own, the methods are errors.
 pub trait CertificateReader {
-    /// Loads the operator's certificates, some of which may be in the storage, and returns the names that they cover, in any order.
+    /// Loads the operator's certificates, some of which may be in the storage, and returns the names that they cover,
+    /// in any order.
     ///
     /// # Errors
     /// A certificate cannot be loaded.
@@ -117,8 +118,8 @@ pub trait CertificateReader {
         Err(NOT_READ.into())
     }
 
-    /// Returns the certificates of a local authority as PEM; creates the authority if it is missing. `default_storage` is the storage of authorities
-    /// without one of their own.
+    /// Returns the certificates of a local authority as PEM; creates the authority if it is missing. `default_storage`
+    /// is the storage of authorities without one of their own.
     ///
     /// # Errors
     /// The authority cannot be read or created.
@@ -262,7 +263,8 @@ struct MetricsConfig {
 }
 
 /// Compiles a configuration without reading the certificates that it loads. The names that those cover therefore count
-/// as names that need a managed certificate. A pool of trusted authorities outside the configuration and its files is an error.
+/// as names that need a managed certificate. A pool of trusted authorities outside the configuration and its files is
+/// an error.
 ///
 /// # Errors
 /// Returns the first invalid value, with its JSON path, or the first site that needs a certificate from a public
@@ -340,8 +342,8 @@ pub fn load_with(
     })
 }
 
-/// Lets the modules read trusted certificates: from `reader`, the storage and the local authorities. The result becomes true when one of
-/// them uses the authority `local`.
+/// Lets the modules read trusted certificates: from `reader`, the storage and the local authorities. The result becomes
+/// true when one of them uses the authority `local`.
 fn set_trust_reader<'r>(
     reader: &'r dyn CertificateReader,
     storage: &Storage,

@@ -1,7 +1,8 @@
 //! From a worker's sockets to connections, distributed evenly over the workers.
 //!
 //! The kernel distributes connections over the sockets of one port by a hash, which is uneven for few connections. So a
-//! worker hands an accepted connection to the worker with the fewest. A Unix socket has one backlog, which all workers share.
+//! worker hands an accepted connection to the worker with the fewest. A Unix socket has one backlog, which all workers
+//! share.
 
 use std::io;
 use std::net::SocketAddr;
@@ -57,15 +58,16 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Counts a connection for the accepting worker and returns its index. Used for an ending listener: the other workers may
-    /// be ending too.
+    /// Counts a connection for the accepting worker and returns its index. Used for an ending listener: the other
+    /// workers may be ending too.
     fn count_own(&self) -> usize {
         self.counters[self.index].connections.fetch_add(1, Ordering::Relaxed);
         self.index
     }
 
-    /// Returns the index of the worker with the fewest connections, the accepting one among equals, and counts a connection
-    /// for it. The counts are read without synchronization: a stale value only makes the distribution less even.
+    /// Returns the index of the worker with the fewest connections, the accepting one among equals, and counts a
+    /// connection for it. The counts are read without synchronization: a stale value only makes the distribution less
+    /// even.
     fn choose(&self) -> usize {
         let count = |worker: usize| self.counters[worker].connections.load(Ordering::Relaxed);
         let mut best = self.index;
@@ -106,8 +108,8 @@ impl Acceptor {
         }
     }
 
-    /// Accepts a connection, with its peer's address if it has one. A connection of a Unix socket is a [`TcpStream`] too:
-    /// that type only needs a stream socket, and so one transport serves both.
+    /// Accepts a connection, with its peer's address if it has one. A connection of a Unix socket is a [`TcpStream`]
+    /// too: that type only needs a stream socket, and so one transport serves both.
     async fn accept(&self) -> io::Result<(TcpStream, Option<SocketAddr>)> {
         match self {
             Self::Tcp(socket) => socket.accept().await.map(|(stream, peer)| (stream, Some(peer))),
@@ -133,7 +135,8 @@ impl AsFd for Acceptor {
 /// Registers a listening Unix socket with the worker's reactor.
 #[expect(unsafe_code, reason = "registering a descriptor with the runtime is unsafe")]
 fn register(socket: Socket) -> io::Result<AsyncFd<Socket>> {
-    // SAFETY: the descriptor is open, and the `AsyncFd` owns it and is never unwrapped, so it stays open while registered.
+    // SAFETY: the descriptor is open, and the `AsyncFd` owns it and is never unwrapped, so it stays open while
+    // registered.
     Ok(unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }?)
 }
 
@@ -146,7 +149,8 @@ pub(crate) async fn accept(
     workers: Workers,
 ) {
     let mut has_yielded = false;
-    // After the listener's end at most a full backlog is accepted: later connections must not keep an ending listener alive.
+    // After the listener's end at most a full backlog is accepted: later connections must not keep an ending listener
+    // alive.
     let mut backlog_left = BACKLOG;
     let mut reported: Option<Instant> = None;
     while backlog_left > 0 {
@@ -154,8 +158,8 @@ pub(crate) async fn accept(
             biased;
             accepted = socket.accept() => accepted,
             () = listener.until_end() => {
-                // Closing the socket resets connections in its backlog. Only another run of the reactor shows whether there are
-                // any, so the first notification yields and tries once more.
+                // Closing the socket resets connections in its backlog. Only another run of the reactor shows whether
+                // there are any, so the first notification yields and tries once more.
                 if std::mem::replace(&mut has_yielded, true) {
                     return;
                 }
@@ -276,8 +280,8 @@ async fn after_proxy_header(
     timeout: Duration,
 ) {
     let start = tokio::time::timeout(timeout, proxy_protocol::read(&stream)).await;
-    // The reactor is edge-triggered and has reported the bytes of the incomplete header; registering the socket again reports
-    // them once more.
+    // The reactor is edge-triggered and has reported the bytes of the incomplete header; registering the socket again
+    // reports them once more.
     let is_reported = matches!(start, Err(_) | Ok(Ok(Start::Incomplete)));
     let refused = match start {
         Ok(Ok(Start::Header { .. })) if policy == ProxyPolicy::Reject => {

@@ -1,7 +1,7 @@
 //! A worker's pool of blocks, the buffers into which sockets and files are read.
 //!
-//! A block whose last holder drops it on the worker's own thread returns to a thread-local list, without a lock. A block
-//! dropped on a foreign thread returns through a locked queue, which the worker empties when its list is empty.
+//! A block whose last holder drops it on the worker's own thread returns to a thread-local list, without a lock. A
+//! block dropped on a foreign thread returns through a locked queue, which the worker empties when its list is empty.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,18 +13,21 @@ use crate::worker::WorkerCounters;
 
 /// Minimum size of a block: a head of the default maximum (32 KiB) fits.
 pub(crate) const BLOCK_BYTES_MIN: usize = 32 * 1024;
-/// Size of a long block, 256 bytes less than 128 KiB. Longer reads and writes cost fewer system calls and wakeups per byte.
+/// Size of a long block, 256 bytes less than 128 KiB. Longer reads and writes cost fewer system calls and wakeups per
+/// byte.
 ///
-/// A write of a whole long block then fits into two segments of a loopback interface, whose MTU is 65 536 bytes: 65 464 bytes of
-/// data each, over IPv6 with timestamps. A write of 128 KiB would be two segments and a third one of a few bytes, which costs the
-/// kernel nearly as much as a full one.
+/// A write of a whole long block then fits into two segments of a loopback interface, whose MTU is 65 536 bytes: 65 464
+/// bytes of data each, over IPv6 with timestamps. A write of 128 KiB would be two segments and a third one of a few
+/// bytes, which costs the kernel nearly as much as a full one.
 pub(crate) const LONG_BYTES: usize = 128 * 1024 - 256;
 const _: () = assert!(LONG_BYTES <= 2 * (65_536 - 40 - 20 - 12), "less IPv6's header, TCP's, and its timestamps");
-/// Maximum memory of a worker's free blocks of each size: enough for a sequence of large bodies that are buffered whole.
+/// Maximum memory of a worker's free blocks of each size: enough for a sequence of large bodies that are buffered
+/// whole.
 const KEPT_BYTES_MAX: usize = 512 * 1024 * 1024;
 /// Memory of the free blocks of each size that a shrink leaves at most, unless more were needed since the last one.
 const KEPT_IDLE_BYTES: usize = 8 * 1024 * 1024;
-/// The fill byte of blocks in debug builds; it shows up in output when code passes on bytes that were never read into a block.
+/// The fill byte of blocks in debug builds; it shows up in output when code passes on bytes that were never read into a
+/// block.
 const POISON: u8 = 0xdb;
 
 thread_local! {
@@ -43,8 +46,8 @@ pub(crate) enum BlockSize {
     Long,
 }
 
-/// The free blocks of a worker, in a list for each size: otherwise a short read would take a long block, and a long one would get a
-/// short block.
+/// The free blocks of a worker, in a list for each size: otherwise a short read would take a long block, and a long one
+/// would get a short block.
 struct FreeBlocks {
     normal: FreeList,
     long: FreeList,
@@ -84,7 +87,8 @@ impl FreeList {
         }
     }
 
-    /// Returns how many unused blocks an idle worker keeps. Blocks from before a [`Blocks::grow`] may be smaller than the last one.
+    /// Returns how many unused blocks an idle worker keeps. Blocks from before a [`Blocks::grow`] may be smaller than
+    /// the last one.
     fn kept_idle(&self) -> usize {
         self.blocks.last().map_or(0, |block| KEPT_IDLE_BYTES / block.capacity())
     }
@@ -93,8 +97,8 @@ impl FreeList {
         self.blocks.len() > self.kept_idle()
     }
 
-    /// Frees half of the blocks that were not needed since the last call, and all of them beyond [`KEPT_IDLE_BYTES`]. Returns the
-    /// number of freed blocks.
+    /// Frees half of the blocks that were not needed since the last call, and all of them beyond [`KEPT_IDLE_BYTES`].
+    /// Returns the number of freed blocks.
     fn shrink(&mut self) -> usize {
         // Half, and not all: a burst that comes back within seconds finds its blocks.
         let before = self.blocks.len();
@@ -111,8 +115,8 @@ struct Pool {
     owner: u32,
     /// Blocks dropped on foreign threads.
     returned: Mutex<Vec<Block>>,
-    /// Whether `returned` may hold blocks; saves the worker the lock. Stored with `Release` after the push, and read with
-    /// `Acquire` before the worker takes the lock.
+    /// Whether `returned` may hold blocks; saves the worker the lock. Stored with `Release` after the push, and read
+    /// with `Acquire` before the worker takes the lock.
     any_returned: AtomicBool,
     counters: Arc<WorkerCounters>,
 }
@@ -160,8 +164,8 @@ impl Blocks {
         self.bytes.get()
     }
 
-    /// Raises the size of new blocks to at least `bytes`. The size never shrinks, since exchanges under an older plan may need
-    /// the larger one.
+    /// Raises the size of new blocks to at least `bytes`. The size never shrinks, since exchanges under an older plan
+    /// may need the larger one.
     pub(crate) fn grow(&self, bytes: usize) {
         self.bytes.set(self.bytes.get().max(bytes));
     }
@@ -200,8 +204,8 @@ impl Blocks {
                     }
                     return block;
                 }
-                // The foreign thread that returned this block has not yet released its reference. The block becomes usable in
-                // a moment; the loop takes another one now.
+                // The foreign thread that returned this block has not yet released its reference. The block becomes
+                // usable in a moment; the loop takes another one now.
                 Err(late) => drop(late),
             }
         }
@@ -234,8 +238,8 @@ impl Blocks {
             || FREE.with_borrow(|free| free.normal.has_surplus() || free.long.has_surplus())
     }
 
-    /// Frees half of the blocks that were not needed since the last call, and all of them beyond [`KEPT_IDLE_BYTES`]. The worker
-    /// calls this every few seconds. Returns the number of freed blocks.
+    /// Frees half of the blocks that were not needed since the last call, and all of them beyond [`KEPT_IDLE_BYTES`].
+    /// The worker calls this every few seconds. Returns the number of freed blocks.
     pub(crate) fn shrink(&self) -> usize {
         // Otherwise blocks that foreign threads returned would stay until a block is taken and the lists are empty.
         self.collect_returned();

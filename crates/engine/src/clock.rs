@@ -9,8 +9,8 @@
 //!
 //! Delays by the profiler (`hold`) are shorter than the cache's age, so that module reads the system's clock itself.
 //!
-//! A saturated runtime never parks, so reading only at wakeups would let the cached time become stale; the count of polls
-//! bounds its age.
+//! A saturated runtime never parks, so reading only at wakeups would let the cached time become stale; the count of
+//! polls bounds its age.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

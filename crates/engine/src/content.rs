@@ -46,8 +46,8 @@ impl Content {
         self.pending
     }
 
-    /// Returns whether nothing follows the piece that the last pull returned, not even trailers. `false` if only the end
-    /// follows that the source has not seen yet.
+    /// Returns whether nothing follows the piece that the last pull returned, not even trailers. `false` if only the
+    /// end follows that the source has not seen yet.
     pub(crate) fn is_over(&self) -> bool {
         self.rest.is_over()
     }

@@ -35,18 +35,20 @@ pub(crate) use wake::ExchangeSlot;
 const ROUNDS_MAX: usize = 4;
 /// Bytes of output that a connection may hold before it produces no more content.
 const OUTPUT_BYTES_MAX: usize = 256 * 1024;
-/// With streams side by side, a piece of content below this length is copied out of its block while it waits for a reader. Windows
-/// bound the waiting bytes but not the blocks that hold them, so small pieces could each pin a whole block.
+/// With streams side by side, a piece of content below this length is copied out of its block while it waits for a
+/// reader. Windows bound the waiting bytes but not the blocks that hold them, so small pieces could each pin a whole
+/// block.
 const COPIED_BELOW: u64 = 8 * 1024;
 
-/// Returns the maximum size of the blocks that a connection is read into. Where streams share it, windows bound their waiting bytes but
-/// not the blocks that hold these, so a block must not be longer than a head needs.
+/// Returns the maximum size of the blocks that a connection is read into. Where streams share it, windows bound their
+/// waiting bytes but not the blocks that hold these, so a block must not be longer than a head needs.
 fn block_size_max(machine: &impl Machine) -> BlockSize {
     if machine.is_multiplexed() { BlockSize::Normal } else { BlockSize::Long }
 }
 
-/// Yields to the worker's other tasks until the reactor was polled. A plain wakeup would put the task back in the run queue at once,
-/// and while that queue is never empty the runtime polls the reactor only every few dozen turns, so every other connection waits.
+/// Yields to the worker's other tasks until the reactor was polled. A plain wakeup would put the task back in the run
+/// queue at once, and while that queue is never empty the runtime polls the reactor only every few dozen turns, so
+/// every other connection waits.
 fn yield_turn(poll_cx: &mut PollContext<'_>) {
     let _ = pin!(tokio::task::yield_now()).poll(poll_cx);
 }

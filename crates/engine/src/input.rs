@@ -1,5 +1,5 @@
-//! A connection's input buffer: bytes that were read and not consumed yet, in a block that the connection holds only while
-//! there are such bytes.
+//! A connection's input buffer: bytes that were read and not consumed yet, in a block that the connection holds only
+//! while there are such bytes.
 
 use std::ops::Range;
 
@@ -16,10 +16,11 @@ pub(crate) struct Input {
     block: Option<BlockMut>,
     start: u32,
     end: u32,
-    /// A number that changes with each new block, to distinguish blocks of which pieces wait. It repeats after 65 536 blocks.
+    /// A number that changes with each new block, to distinguish blocks of which pieces wait. It repeats after 65 536
+    /// blocks.
     number: u16,
-    /// The machine may make progress with the bytes: more were read since it last stopped for lack of bytes, or the exchange
-    /// for which it stopped has ended.
+    /// The machine may make progress with the bytes: more were read since it last stopped for lack of bytes, or the
+    /// exchange for which it stopped has ended.
     may_progress: bool,
     /// The machine was stopped early and may have further events, even without further bytes.
     has_events: bool,
@@ -42,7 +43,8 @@ impl Input {
     }
 
     fn set_unconsumed(&mut self, unconsumed: Range<usize>) {
-        // A block's size is the largest limit of a head or a trailer section, which `HeadLimits::out_of_range` bounds, or a default.
+        // A block's size is the largest limit of a head or a trailer section, which `HeadLimits::out_of_range` bounds,
+        // or a default.
         let index = |at: usize| u32::try_from(at).expect("a block is smaller than 4 GiB");
         (self.start, self.end) = (index(unconsumed.start), index(unconsumed.end));
     }
@@ -61,7 +63,8 @@ impl Input {
         self.has_events || !self.is_empty()
     }
 
-    /// Returns whether the machine may make progress with the bytes: it did with the last ones, or it was stopped before it came to them.
+    /// Returns whether the machine may make progress with the bytes: it did with the last ones, or it was stopped
+    /// before it came to them.
     pub(crate) fn may_progress(&self) -> bool {
         self.may_progress || self.has_events
     }
@@ -116,12 +119,12 @@ impl Input {
         std::mem::replace(&mut self.is_timestamped, is_timestamped) != is_timestamped
     }
 
-    /// Provides [`room`](Self::room) for a read. Returns `false` when the block is full of unconsumed bytes, which is the
-    /// connection's backpressure.
+    /// Provides [`room`](Self::room) for a read. Returns `false` when the block is full of unconsumed bytes, which is
+    /// the connection's backpressure.
     ///
-    /// `size_max` bounds a new block. A long one is taken only if the last read would have filled a normal one: so of the blocks
-    /// that a waiting body holds, a long one with few bytes follows one with at least [`BLOCK_BYTES_MIN`], and a peer that sends
-    /// single bytes holds normal ones.
+    /// `size_max` bounds a new block. A long one is taken only if the last read would have filled a normal one: so of
+    /// the blocks that a waiting body holds, a long one with few bytes follows one with at least [`BLOCK_BYTES_MIN`],
+    /// and a peer that sends single bytes holds normal ones.
     pub(crate) fn make_room(&mut self, blocks: &Blocks, size_max: BlockSize) -> bool {
         let unconsumed = self.unconsumed();
         let size = if self.filled_block { size_max } else { BlockSize::Normal };
@@ -310,7 +313,8 @@ mod tests {
         assert_eq!(blocks.free(), 9);
     }
 
-    // Requests after a body may fill the rest of a long block; they move to another block when the body's chunk is not written yet.
+    // Requests after a body may fill the rest of a long block; they move to another block when the body's chunk is not
+    // written yet.
     #[test]
     fn unused_bytes_beyond_a_normal_block_move_to_a_long_one() {
         let blocks = Blocks::new(77, BLOCK_BYTES_MIN, std::sync::Arc::default());

@@ -13,8 +13,8 @@
 //! - `content`: the sources of content that is sent
 //! - `recycle`: the one place where an exchange ends
 //! - `upstream`: connections to other servers, for handlers' calls
-//! - `worker`: state shared by a worker's connections: `blocks`, `timers`, `clock`, `receive_delay`; `pools`: thread pools for
-//!   offloaded work
+//! - `worker`: state shared by a worker's connections: `blocks`, `timers`, `clock`, `receive_delay`; `pools`: thread
+//!   pools for offloaded work
 //! - `observer`: a view of the workers, for metrics
 //!
 //! This crate never names a handler module and never reads configuration text.

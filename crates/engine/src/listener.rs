@@ -5,8 +5,8 @@
 //!  only in the new plan:        prepared ──────────────────────commit──► accepting
 //!  only in the old plan:        accepting ──commit──► ending ──backlog accepted──► closed ──► forgotten
 //! ```
-//! A plan is activated in two phases, so that it becomes active on every worker or on none: [`Listeners::prepare`] may fail
-//! and has no visible effect, [`Listeners::commit`] cannot fail.
+//! A plan is activated in two phases, so that it becomes active on every worker or on none: [`Listeners::prepare`] may
+//! fail and has no visible effect, [`Listeners::commit`] cannot fail.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -31,8 +31,8 @@ use crate::worker::Core;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ListenerKey(pub(crate) u64);
 
-/// The settings of a listener for new exchanges. The generation and the values that belong to it are in one struct, so that no
-/// exchange mixes an old plan with a new one.
+/// The settings of a listener for new exchanges. The generation and the values that belong to it are in one struct, so
+/// that no exchange mixes an old plan with a new one.
 pub(crate) struct ListenerPlan {
     pub(crate) generation: Rc<Generation>,
     pub(crate) server: ServerId,
@@ -120,7 +120,8 @@ impl Bounded for u32 {
     const MAX: Self = Self::MAX;
 }
 
-/// A listener on one worker. Connections hold this and not the plan, so that an idle connection keeps no old plan alive.
+/// A listener on one worker. Connections hold this and not the plan, so that an idle connection keeps no old plan
+/// alive.
 pub(crate) struct Listener {
     plan: RefCell<Rc<ListenerPlan>>,
     /// The number of times the plan was replaced.
@@ -161,8 +162,8 @@ impl Listener {
         self.plan_number.get()
     }
 
-    /// Returns a number that changes with each plan under which older connections must end: it turns TLS on or off, changes
-    /// client authentication, or no longer serves a version of HTTP.
+    /// Returns a number that changes with each plan under which older connections must end: it turns TLS on or off,
+    /// changes client authentication, or no longer serves a version of HTTP.
     pub(crate) fn admission_epoch(&self) -> u32 {
         self.admission_epoch.get()
     }
@@ -172,7 +173,8 @@ impl Listener {
         let admits_as_before = {
             let old = self.plan.borrow();
             let keeps_versions = old.http.protocols.are_subset_of(plan.http.protocols);
-            // A connection whose version of HTTP is not served any more must end, like one that TLS or its policy would refuse.
+            // A connection whose version of HTTP is not served any more must end, like one that TLS or its policy would
+            // refuse.
             keeps_versions
                 && match (&old.tls, &plan.tls) {
                     (None, None) => true,
@@ -189,13 +191,14 @@ impl Listener {
         self.plan_number.set(self.plan_number.get().wrapping_add(1));
     }
 
-    /// Returns whether connections must end gracefully, because the worker drains or the current plan lacks this listener.
+    /// Returns whether connections must end gracefully, because the worker drains or the current plan lacks this
+    /// listener.
     pub(crate) fn is_ending(&self) -> bool {
         self.is_ending.get()
     }
 
-    /// Returns a copy without a generation, for a connection on which no further exchange begins, so that it keeps no plan
-    /// alive.
+    /// Returns a copy without a generation, for a connection on which no further exchange begins, so that it keeps no
+    /// plan alive.
     pub(crate) fn without_plan(&self, vacant: &Rc<Generation>) -> Rc<Self> {
         let plan = self.plan();
         let last = ListenerPlan {
@@ -219,8 +222,8 @@ impl Listener {
 
     /// Waits until the listener ends.
     pub(crate) async fn until_end(&self) {
-        // The flag is set before the notification, so a wake-up without it is spurious. No other task runs between the look at
-        // the flag and the call.
+        // The flag is set before the notification, so a wake-up without it is spurious. No other task runs between the
+        // look at the flag and the call.
         while !self.is_ending.get() {
             self.ended.notified().await;
         }
@@ -258,8 +261,8 @@ struct PreparedPlan {
 /// An accepting listener and its acceptors' tasks.
 struct OpenListener {
     listener: Rc<Listener>,
-    /// Its sockets: one, or more that a process with more workers has handed over. Each acceptor has a reference too, and the
-    /// last one closes the socket.
+    /// Its sockets: one, or more that a process with more workers has handed over. Each acceptor has a reference too,
+    /// and the last one closes the socket.
     sockets: Vec<Rc<Acceptor>>,
     accepting: Vec<JoinHandle<()>>,
 }
@@ -403,8 +406,8 @@ impl Listeners {
         }
     }
 
-    /// Stops accepting and makes every connection end gracefully; idle ones of HTTP/1 after `idle_grace`. Returns when all
-    /// backlogs are empty.
+    /// Stops accepting and makes every connection end gracefully; idle ones of HTTP/1 after `idle_grace`. Returns when
+    /// all backlogs are empty.
     pub(crate) async fn drain(&mut self, idle_grace: Duration) {
         self.abandon();
         self.core.lifecycle.set_idle_grace(idle_grace);

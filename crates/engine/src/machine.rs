@@ -1,7 +1,7 @@
 //! The traits over protocol machines: [`Machine`] for either role, and [`ServerMachine`].
 //!
-//! A machine performs no I/O: it turns bytes into events and commands into bytes, and reports the event that it waits for. The drivers are
-//! written once over these traits; HTTP/1.1 is a machine with one open stream.
+//! A machine performs no I/O: it turns bytes into events and commands into bytes, and reports the event that it waits
+//! for. The drivers are written once over these traits; HTTP/1.1 is a machine with one open stream.
 //!
 //! - `server`: a server's machine, either HTTP/1.1 or HTTP/2 as the peer's first bytes or ALPN decide
 //! - `client`: a client's machine: HTTP/1.1, HTTP/2 or FastCGI
@@ -24,15 +24,16 @@ pub(crate) type ServerEvent = causeway_message::ServerEvent<StatusCode>;
 
 /// The part of a protocol machine that does not depend on its role.
 pub(crate) trait Machine: Unpin {
-    /// Returns whether the connection carries several streams, each with a window. If not, the driver stops giving it bytes while a body's
-    /// mailbox is full, and a stream's end may be the connection's.
+    /// Returns whether the connection carries several streams, each with a window. If not, the driver stops giving it
+    /// bytes while a body's mailbox is full, and a stream's end may be the connection's.
     fn is_multiplexed(&self) -> bool;
     /// Returns the peer's next action, for deadlines.
     fn waits_for(&self) -> WaitsFor;
     /// Returns whether the connection is to be closed once all output is written.
     fn should_close(&self) -> bool;
-    /// Returns whether, on a connection that became a tunnel, our direction has ended and the peer's has not. The driver then shuts down
-    /// its sending side after the output is written, and goes on reading. Always false with several streams.
+    /// Returns whether, on a connection that became a tunnel, our direction has ended and the peer's has not. The
+    /// driver then shuts down its sending side after the output is written, and goes on reading. Always false with
+    /// several streams.
     fn is_half_closed(&self) -> bool;
     /// Returns whether no exchange can begin any more; for a server, meaningful only after [`drain`](Self::drain).
     fn is_last(&self) -> bool;
@@ -64,7 +65,8 @@ pub(crate) trait ServerMachine: Machine {
     /// Returns how many exchanges may be open or wait for one write. Further requests are parsed after that write.
     fn exchanges_max(&self) -> usize;
 
-    /// Parses bytes. Returns how many were consumed, and an event. To be called again with the rest until neither comes.
+    /// Parses bytes. Returns how many were consumed, and an event. To be called again with the rest until neither
+    /// comes.
     fn handle_bytes(
         &mut self,
         now: Instant,
@@ -72,7 +74,8 @@ pub(crate) trait ServerMachine: Machine {
         head: &mut Head,
         out: &mut WriteList,
     ) -> (usize, Option<ServerEvent>);
-    /// Applies another plan's limits, from the next head on. Called while no exchange is open and no byte of a head has arrived.
+    /// Applies another plan's limits, from the next head on. Called while no exchange is open and no byte of a head has
+    /// arrived.
     fn set_limits(&mut self, plan: &ListenerPlan);
     /// The peer ended its sending side.
     fn handle_eof(&mut self) -> Option<ServerEvent>;

@@ -1,4 +1,5 @@
-//! A view of a running engine for metrics: the state and the counts of its workers. Reading it takes no message to a worker.
+//! A view of a running engine for metrics: the state and the counts of its workers. Reading it takes no message to a
+//! worker.
 
 use std::ops::Add;
 use std::path::{Path, PathBuf};
@@ -70,7 +71,8 @@ pub struct WorkerCounts {
     pub panics: u64,
     /// Blocks that connections and handlers hold now; 0 without running exchanges.
     pub blocks_in_use: u64,
-    /// Blocks that the pool has allocated. As the next two, it equals the pool's high-water mark as long as the pool has freed none.
+    /// Blocks that the pool has allocated. As the next two, it equals the pool's high-water mark as long as the pool
+    /// has freed none.
     pub blocks_made: u64,
     /// Exchange slots that the pool has allocated.
     pub slots_made: u64,

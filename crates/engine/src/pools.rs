@@ -1,10 +1,11 @@
-//! Thread pools for the workers' offloaded jobs. Each kind of work has its own pool, so no kind can exhaust the threads or the
-//! queue of another.
+//! Thread pools for the workers' offloaded jobs. Each kind of work has its own pool, so no kind can exhaust the threads
+//! or the queue of another.
 //!
-//! A pool starts a thread when a job is queued and no thread is idle, up to a bound; a thread ends after 10 s without a job.
-//! A full queue refuses jobs, so that overload becomes an error (503, or an alert in a handshake) instead of an unbounded
-//! queue. Within a kind, one party (a client's address, an account, a name to resolve) can occupy only a share of the queue
-//! and of the threads. A job whose result is not awaited any more is dropped when its place is needed.
+//! A pool starts a thread when a job is queued and no thread is idle, up to a bound; a thread ends after 10 s without a
+//! job. A full queue refuses jobs, so that overload becomes an error (503, or an alert in a handshake) instead of an
+//! unbounded queue. Within a kind, one party (a client's address, an account, a name to resolve) can occupy only a
+//! share of the queue and of the threads. A job whose result is not awaited any more is dropped when its place is
+//! needed.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
@@ -19,15 +20,16 @@ const THREAD_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum number of threads that resolve names.
 const RESOLVE_THREADS: usize = 16;
-/// Maximum number of them for one name: when its DNS servers do not answer, it occupies a thread until the system's resolver
-/// gives up.
+/// Maximum number of them for one name: when its DNS servers do not answer, it occupies a thread until the system's
+/// resolver gives up.
 const RESOLVE_THREADS_PER_NAME: usize = 4;
 /// Maximum number of queued lookups.
 const RESOLVE_QUEUE: usize = 256;
 /// Maximum number of them for one name.
 const RESOLVE_QUEUE_PER_NAME: usize = 64;
 
-/// Queued password comparisons per thread. A comparison may take a second, so a longer queue would exceed request timeouts.
+/// Queued password comparisons per thread. A comparison may take a second, so a longer queue would exceed request
+/// timeouts.
 const PASSWORD_QUEUE_PER_THREAD: usize = 32;
 /// Queued comparisons per thread for one account, or for one client address.
 const PASSWORD_QUEUE_PER_PARTY: usize = PASSWORD_QUEUE_PER_THREAD / 4;
@@ -35,10 +37,11 @@ const PASSWORD_QUEUE_PER_PARTY: usize = PASSWORD_QUEUE_PER_THREAD / 4;
 /// Queued handshake signatures per thread. A signature takes about a millisecond, and a handshake's timeout is 10 s.
 const SIGNATURE_QUEUE_PER_THREAD: usize = 256;
 
-/// Queued pieces of responses per thread that are to be compressed. A piece takes up to a few milliseconds, and its client waits.
+/// Queued pieces of responses per thread that are to be compressed. A piece takes up to a few milliseconds, and its
+/// client waits.
 const COMPRESS_QUEUE_PER_THREAD: usize = 256;
-/// Queued files per thread that are to be compressed for the cache. A file takes up to a second, and a later request asks again for a
-/// refused one.
+/// Queued files per thread that are to be compressed for the cache. A file takes up to a second, and a later request
+/// asks again for a refused one.
 const PRECOMPRESS_QUEUE_PER_THREAD: usize = 64;
 
 /// Queued jobs of other computations per thread.
@@ -49,11 +52,12 @@ const BLOCKING_PARTIES_MIN: usize = 4;
 
 /// The lowest priority: a worker that wakes preempts such a thread at once.
 const NICE_LOWEST: i32 = 19;
-/// A priority between workers and all other jobs: a flood of password comparisons must not delay handshakes, nor compressed responses.
+/// A priority between workers and all other jobs: a flood of password comparisons must not delay handshakes, nor
+/// compressed responses.
 const NICE_MIDDLE: i32 = 10;
 
-/// The bounds of each pool for blocking work: one for files, one for blocking jobs of modules. In the latter, one party may hold a
-/// quarter of the threads and of the queue.
+/// The bounds of each pool for blocking work: one for files, one for blocking jobs of modules. In the latter, one party
+/// may hold a quarter of the threads and of the queue.
 #[derive(Debug, Clone, Copy)]
 pub struct BlockingSpec {
     /// Maximum number of threads; 32 by default, and one at least.
@@ -95,7 +99,8 @@ impl PoolSpec {
         }
     }
 
-    /// Returns the bounds for a kind of work. CPU-bound kinds have one thread per worker, since more would not be faster.
+    /// Returns the bounds for a kind of work. CPU-bound kinds have one thread per worker, since more would not be
+    /// faster.
     fn of(kind: WorkKind, blocking: BlockingSpec, workers: usize) -> Self {
         let BlockingSpec { threads_max, queue_max } = blocking;
         // Without a thread no job would ever run.
@@ -249,10 +254,11 @@ impl WorkPool {
 
     /// Wakes or starts a thread for the next job that may run. Returns `false` if there is no thread at all.
     fn provide_thread(self: &Arc<Self>, queue: &mut Queue) -> bool {
-        // A thread that runs no job looks at the queue before it waits, and when it takes a job it calls this for the next one.
+        // A thread that runs no job looks at the queue before it waits, and when it takes a job it calls this for the
+        // next one.
         let is_free = queue.threads > queue.running.len();
-        // A job whose party has its share of the threads waits for the end of one of that party's jobs. Without any thread to wake
-        // or to start, the queue is not searched.
+        // A job whose party has its share of the threads waits for the end of one of that party's jobs. Without any
+        // thread to wake or to start, the queue is not searched.
         if !is_free && queue.threads == self.spec.threads_max || queue.next(&self.spec).is_none() {
             return true;
         }
@@ -268,8 +274,8 @@ impl WorkPool {
 
     /// The life of a pool thread: runs jobs until none has come for [`THREAD_IDLE_TIMEOUT`].
     fn serve(self: &Arc<Self>) {
-        // Best effort: without the priority these threads and the workers share the cores evenly. One warning, since each thread of each
-        // pool tries it.
+        // Best effort: without the priority these threads and the workers share the cores evenly. One warning, since
+        // each thread of each pool tries it.
         static REFUSED: Once = Once::new();
         if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), self.spec.niceness) {
             REFUSED.call_once(|| {
@@ -291,8 +297,8 @@ impl WorkPool {
                 queue.end(work);
                 continue;
             }
-            // The profiler's hooks may pause this thread, so they run without the lock. A job may be queued in between, so
-            // the queue is checked again after each.
+            // The profiler's hooks may pause this thread, so they run without the lock. A job may be queued in between,
+            // so the queue is checked again after each.
             drop(queue);
             progress::before_block();
             queue = self.lock();

@@ -158,8 +158,8 @@ pub(crate) async fn read(stream: &TcpStream) -> io::Result<Start> {
         let peeked = stream.try_io(Interest::READABLE, || {
             let len = recv(stream, &mut *bytes, RecvFlags::PEEK)?.0;
             match parse(&bytes[..len]) {
-                // Clears the readiness: further bytes are a new event of the edge-triggered reactor. After the peer's end
-                // none follow.
+                // Clears the readiness: further bytes are a new event of the edge-triggered reactor. After the peer's
+                // end none follow.
                 Start::Incomplete if len > 0 && !readiness.is_read_closed() => Err(io::ErrorKind::WouldBlock.into()),
                 start => Ok(start),
             }

@@ -1,8 +1,10 @@
-//! Delays the processing of received bytes, for causal profiling (`progress::hold`). The profiler simulates a speedup of one
-//! part by slowing down everything else, and bytes that a peer sends in reaction to a response are part of everything else.
+//! Delays the processing of received bytes, for causal profiling (`progress::hold`). The profiler simulates a speedup
+//! of one part by slowing down everything else, and bytes that a peer sends in reaction to a response are part of
+//! everything else.
 //!
-//! The delays are short, 50 µs to a few milliseconds, and the runtime's timers have a resolution of one millisecond. So each
-//! worker registers a kernel timer (timerfd) with its reactor, created at the first use, and keeps a heap of delayed connections.
+//! The delays are short, 50 µs to a few milliseconds, and the runtime's timers have a resolution of one millisecond. So
+//! each worker registers a kernel timer (timerfd) with its reactor, created at the first use, and keeps a heap of
+//! delayed connections.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -54,8 +56,8 @@ struct DelayedConnection {
 #[derive(Default)]
 pub(crate) struct ReceiveDelays {
     delayed: RefCell<HashMap<TimerKey, DelayedConnection>>,
-    /// Delayed connections by their time, the earliest first. Entries become stale when a connection ends or is delayed anew;
-    /// `advance` skips them.
+    /// Delayed connections by their time, the earliest first. Entries become stale when a connection ends or is delayed
+    /// anew; `advance` skips them.
     due: RefCell<BinaryHeap<Reverse<(Instant, TimerKey)>>>,
     alarm: RefCell<Option<Rc<AsyncFd<OwnedFd>>>>,
     /// The time to which the alarm is set.
@@ -63,8 +65,8 @@ pub(crate) struct ReceiveDelays {
 }
 
 impl ReceiveDelays {
-    /// Delays a connection's bytes for `pause`, within [`DELAY_TOTAL_MAX`] in all. Returns `false` without a delay when the delay
-    /// would be below [`DELAY_MIN`] or the kernel provides no timer.
+    /// Delays a connection's bytes for `pause`, within [`DELAY_TOTAL_MAX`] in all. Returns `false` without a delay when
+    /// the delay would be below [`DELAY_MIN`] or the kernel provides no timer.
     #[cold]
     pub(crate) fn delay(self: &Rc<Self>, key: TimerKey, mut read: ReadTime, pause: Duration, waker: &Waker) -> bool {
         // The worker's cached clock is too coarse for these delays.
@@ -83,7 +85,8 @@ impl ReceiveDelays {
         true
     }
 
-    /// Completes when the connection's delay is over, and returns the time of its bytes. Panics if the connection is not delayed.
+    /// Completes when the connection's delay is over, and returns the time of its bytes. Panics if the connection is
+    /// not delayed.
     #[cold]
     pub(crate) fn poll(&self, key: TimerKey, poll_cx: &mut PollContext<'_>) -> Poll<ReadTime> {
         let mut delayed = self.delayed.borrow_mut();
@@ -169,7 +172,8 @@ impl ReceiveDelays {
 #[expect(unsafe_code, reason = "registering a descriptor with the runtime is unsafe")]
 fn alarm() -> io::Result<Rc<AsyncFd<OwnedFd>>> {
     let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
-    // SAFETY: the descriptor is open, and the `AsyncFd` owns it and is never unwrapped, so it stays open while registered.
+    // SAFETY: the descriptor is open, and the `AsyncFd` owns it and is never unwrapped, so it stays open while
+    // registered.
     let alarm = unsafe { AsyncFd::register_with_interest(timer, Interest::READABLE) };
     Ok(Rc::new(alarm?))
 }

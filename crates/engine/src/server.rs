@@ -79,7 +79,8 @@ impl std::error::Error for StartError {
 /// Checks the TLS policies of listeners without serving them.
 ///
 /// # Errors
-/// [`StartError::Tls`] for the first invalid policy; [`StartError::System`] if the system's random number generator failed.
+/// [`StartError::Tls`] for the first invalid policy; [`StartError::System`] if the system's random number generator
+/// failed.
 pub fn check_tls(listeners: &[ListenerSpec]) -> Result<(), StartError> {
     let tickets = Tickets::new().map_err(StartError::System)?;
     TlsPlan::all(listeners, None, &tickets).map(drop).map_err(StartError::Tls)
@@ -107,8 +108,8 @@ pub(crate) enum Command {
     DuplicateSockets(mpsc::Sender<io::Result<Vec<(ListenerKey, OwnedFd)>>>),
     /// Let handlers announce the time of the shutdown.
     Announce(Instant),
-    /// Stop accepting and end the connections gracefully; idle ones of HTTP/1 stay open for `idle_grace`. The worker drops the
-    /// sender when its backlogs are empty.
+    /// Stop accepting and end the connections gracefully; idle ones of HTTP/1 stay open for `idle_grace`. The worker
+    /// drops the sender when its backlogs are empty.
     Drain { idle_grace: Duration, emptied: mpsc::Sender<()> },
     /// End with the last connection: no worker accepts or hands over any more.
     EndWhenIdle,
@@ -118,8 +119,8 @@ pub(crate) enum Command {
     Stop,
 }
 
-/// A running engine. Dropping it ends its workers at once. Work in `spawn_blocking` continues on its own thread; a handler that blocks its
-/// worker delays the end.
+/// A running engine. Dropping it ends its workers at once. Work in `spawn_blocking` continues on its own thread; a
+/// handler that blocks its worker delays the end.
 pub struct Engine {
     sockets: BoundListeners,
     tickets: Tickets,
@@ -144,8 +145,8 @@ impl Engine {
         Self::start_with(spec, Vec::new())
     }
 
-    /// As [`start`](Self::start), with the listening sockets that another process hands over. Sockets for which there is no
-    /// listener are closed.
+    /// As [`start`](Self::start), with the listening sockets that another process hands over. Sockets for which there
+    /// is no listener are closed.
     ///
     /// # Errors
     /// As of `start`.
@@ -180,7 +181,8 @@ impl Engine {
             let pools = pools.clone();
             specs.push(WorkerSpec { number, inbox, change, pools, workers });
         }
-        // One worker after another, each until it is ready. An early return drops the engine, which stops the workers started.
+        // One worker after another, each until it is ready. An early return drops the engine, which stops the workers
+        // started.
         for worker in specs {
             let number = worker.number;
             let alive = alive_sender.clone();
@@ -195,8 +197,8 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Returns the bound IP addresses, in the order of the listeners, with the ports that the kernel chose. A Unix socket has
-    /// none.
+    /// Returns the bound IP addresses, in the order of the listeners, with the ports that the kernel chose. A Unix
+    /// socket has none.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -206,7 +208,8 @@ impl Engine {
         &self.bound_addresses
     }
 
-    /// Returns the number of plans in memory: the active one, and older ones that a running exchange or the caller still holds.
+    /// Returns the number of plans in memory: the active one, and older ones that a running exchange or the caller
+    /// still holds.
     pub fn live_plans(&self) -> usize {
         observer::live(&self.plans)
     }
@@ -221,21 +224,23 @@ impl Engine {
         WorkerLiveness { inboxes: self.commands.clone() }
     }
 
-    /// Lets handlers announce that the server shuts down at `at`. It has no further effect; [`drain`](Self::drain) starts the
-    /// shutdown.
+    /// Lets handlers announce that the server shuts down at `at`. It has no further effect; [`drain`](Self::drain)
+    /// starts the shutdown.
     pub fn announce_shutdown(&self, at: Instant) {
         self.broadcast(|| Command::Announce(at));
     }
 
-    /// Stops accepting and closes idle connections, lets running exchanges end within `grace`, then aborts the remaining ones.
+    /// Stops accepting and closes idle connections, lets running exchanges end within `grace`, then aborts the
+    /// remaining ones.
     pub async fn drain(self, grace: Duration) {
         self.broadcast(|| Command::EnterPhase(ShutdownPhase::Stopping));
         self.drain_with_idle_grace(grace, Duration::ZERO).await;
     }
 
-    /// As [`drain`](Self::drain), but an idle connection of HTTP/1 stays open until its next response, which announces the
-    /// end, or for `idle_grace`: a request may be on its way, and a close without an announcement would lose it. (HTTP/2 announces
-    /// its end in any case.) Tunnels and handlers that wait for [`ShutdownPhase::Stopping`] go on until the grace is over.
+    /// As [`drain`](Self::drain), but an idle connection of HTTP/1 stays open until its next response, which announces
+    /// the end, or for `idle_grace`: a request may be on its way, and a close without an announcement would lose it.
+    /// (HTTP/2 announces its end in any case.) Tunnels and handlers that wait for [`ShutdownPhase::Stopping`] go on
+    /// until the grace is over.
     pub async fn drain_with_idle_grace(mut self, grace: Duration, idle_grace: Duration) {
         self.sockets.remove_files();
         let (emptied, mut all_emptied) = mpsc::channel(1);
@@ -271,7 +276,8 @@ pub struct WorkerLiveness {
 }
 
 impl WorkerLiveness {
-    /// Waits until every worker has run a task. It waits for ever while a worker hangs. Returns `false` if a worker has ended.
+    /// Waits until every worker has run a task. It waits for ever while a worker hangs. Returns `false` if a worker has
+    /// ended.
     pub async fn check(&self) -> bool {
         let (report, mut reports) = mpsc::channel(self.inboxes.len().max(1));
         for inbox in &self.inboxes {

@@ -49,7 +49,8 @@ pub(crate) struct AcceptingSocket {
 #[derive(Default)]
 pub(crate) struct BoundListeners {
     open: Vec<BoundListener>,
-    /// Listeners that are not in the plan any more. Their sockets occupy their addresses until every worker has closed them.
+    /// Listeners that are not in the plan any more. Their sockets occupy their addresses until every worker has closed
+    /// them.
     closing: Vec<BoundListener>,
     /// The number of keys given out; keys are not reused.
     keys_used: u64,
@@ -71,8 +72,8 @@ impl BoundListeners {
         self.open.iter().map(|listener| listener.bound.clone())
     }
 
-    /// Assigns sockets to each listener: existing ones with an equal address, or else those in `handed`, which are removed
-    /// from it, or else a new one for each worker.
+    /// Assigns sockets to each listener: existing ones with an equal address, or else those in `handed`, which are
+    /// removed from it, or else a new one for each worker.
     ///
     /// # Errors
     /// The first address that cannot be bound. Sockets that were already bound for this call are closed.
@@ -130,8 +131,8 @@ impl BoundListeners {
             |matches: &dyn Fn(&BoundListener) -> bool| left.iter().position(matches).map(|at| left.remove(at));
         let mut kept: Vec<_> =
             specs.iter().map(|spec| take(&|listener| is_same(&listener.socket, &spec.socket))).collect();
-        // A second pass finds sockets whose configured address is now written differently: with the port that the kernel
-        // chose, or with an explicit wildcard.
+        // A second pass finds sockets whose configured address is now written differently: with the port that the
+        // kernel chose, or with an explicit wildcard.
         for (kept, spec) in kept.iter_mut().zip(specs).filter(|(kept, _)| kept.is_none()) {
             *kept = take(&|listener| {
                 let first = spec.socket.address().and_then(|address| address.candidates().next());

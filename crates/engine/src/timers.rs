@@ -1,8 +1,8 @@
 //! Deadlines of connections and sleeps of handlers.
 //!
-//! Connections' deadlines are many, far in the future and rarely reached. They are in one coarse timer [`Wheel`] (100 ms),
-//! where a move to a later time costs one store, and which allocates only when a connection is added. Handlers' [`Sleepers`]
-//! are few and usually do fire, so they are in a heap with 1 ms granularity.
+//! Connections' deadlines are many, far in the future and rarely reached. They are in one coarse timer [`Wheel`] (100
+//! ms), where a move to a later time costs one store, and which allocates only when a connection is added. Handlers'
+//! [`Sleepers`] are few and usually do fire, so they are in a heap with 1 ms granularity.
 
 use std::collections::BinaryHeap;
 use std::task::Waker;
@@ -42,8 +42,8 @@ struct Timer {
     waker: Waker,
 }
 
-/// The coarse timer wheel: one per worker, with a timer per connection. Lists are linked by slab indices, so filing a timer
-/// allocates no memory.
+/// The coarse timer wheel: one per worker, with a timer per connection. Lists are linked by slab indices, so filing a
+/// timer allocates no memory.
 pub(crate) struct Wheel {
     start: Instant,
     /// The next tick to process.
@@ -158,15 +158,16 @@ impl Wheel {
         CoarseTime(self.tick_at(at) as u16)
     }
 
-    /// Returns the latest time until `now` that `coarse` may stand for, up to a tick later than the original one. After 109 minutes that is a
-    /// later one.
+    /// Returns the latest time until `now` that `coarse` may stand for, up to a tick later than the original one. After
+    /// 109 minutes that is a later one.
     pub(crate) fn latest(&self, coarse: CoarseTime, now: Instant) -> Instant {
         let now = self.tick_at(now);
         let elapsed = (now as u16).wrapping_sub(coarse.0);
         self.start + TICK * now.saturating_sub(elapsed.into())
     }
 
-    /// Returns the time of the next [`advance`](Self::advance), one tick away at most; `None` while there is no connection.
+    /// Returns the time of the next [`advance`](Self::advance), one tick away at most; `None` while there is no
+    /// connection.
     pub(crate) fn next(&self) -> Option<Instant> {
         (!self.timers.is_empty()).then(|| self.start + TICK * self.tick)
     }
@@ -219,15 +220,16 @@ fn index_and_age(id: u64) -> (usize, u32) {
 #[derive(Default)]
 pub(crate) struct Sleepers {
     heap: BinaryHeap<Sleeper>,
-    /// Wakers by the id's index, each with its id's age. A cancelled sleep leaves a stale heap entry, which `advance` skips.
+    /// Wakers by the id's index, each with its id's age. A cancelled sleep leaves a stale heap entry, which `advance`
+    /// skips.
     wakers: slab::Slab<(u32, Waker)>,
     /// The age of the latest id; wraps around.
     age: u32,
 }
 
 impl Sleepers {
-    /// Adds a sleep and returns its id: the slab index in the low 32 bits, and an age in the high 32 bits that distinguishes it
-    /// from earlier sleeps with that index.
+    /// Adds a sleep and returns its id: the slab index in the low 32 bits, and an age in the high 32 bits that
+    /// distinguishes it from earlier sleeps with that index.
     pub(crate) fn add(&mut self, deadline: Instant, waker: Waker) -> u64 {
         self.age = self.age.wrapping_add(1);
         let index = self.wakers.insert((self.age, waker));
@@ -276,7 +278,8 @@ impl Sleepers {
         }
     }
 
-    /// Returns the time of the next [`advance`](Self::advance), or `None` without a sleep. Possibly that of a stale entry.
+    /// Returns the time of the next [`advance`](Self::advance), or `None` without a sleep. Possibly that of a stale
+    /// entry.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.heap.peek().map(|sleeper| sleeper.deadline)
     }

@@ -51,8 +51,8 @@ pub(crate) enum Presence {
 
 /// An ordered byte stream in both directions.
 pub(crate) trait Transport: Unpin + 'static {
-    /// Reads into `bytes`. A short read means that the kernel's buffer is empty; the next call then returns `Pending` without
-    /// a system call until bytes arrive.
+    /// Reads into `bytes`. A short read means that the kernel's buffer is empty; the next call then returns `Pending`
+    /// without a system call until bytes arrive.
     fn poll_read(&mut self, poll_cx: &mut PollContext<'_>, bytes: &mut [u8]) -> Poll<io::Result<Received>>;
 
     /// Turns the kernel's timestamps of received bytes on or off.
@@ -60,15 +60,15 @@ pub(crate) trait Transport: Unpin + 'static {
 
     /// Writes some of `bytes`. Returns how many of them the kernel has accepted.
     ///
-    /// The next call must begin with the remaining bytes, and may append further ones: a transport may have buffered the
-    /// remaining bytes already, to send them when the kernel has room.
+    /// The next call must begin with the remaining bytes, and may append further ones: a transport may have buffered
+    /// the remaining bytes already, to send them when the kernel has room.
     fn poll_write(&mut self, poll_cx: &mut PollContext<'_>, bytes: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
 
     /// Waits until a write is likely to succeed.
     fn poll_write_ready(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<io::Result<()>>;
 
-    /// As [`poll_write`](Self::poll_write), but fails with `WouldBlock` in place of a wait. For the last bytes of a connection that no task
-    /// polls any more.
+    /// As [`poll_write`](Self::poll_write), but fails with `WouldBlock` in place of a wait. For the last bytes of a
+    /// connection that no task polls any more.
     fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.poll_write(&mut PollContext::from_waker(Waker::noop()), &[IoSlice::new(bytes)]) {
             Poll::Ready(written) => written,
@@ -79,8 +79,8 @@ pub(crate) trait Transport: Unpin + 'static {
     /// Shuts down our sending side: the peer reads the end after all written bytes.
     fn poll_shutdown(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<io::Result<()>>;
 
-    /// Returns whether the peer's end came without the transport's own end marker (TLS's close_notify), so that an attacker
-    /// on the path may have truncated the peer's message. Always `false` for TCP, which has no such marker.
+    /// Returns whether the peer's end came without the transport's own end marker (TLS's close_notify), so that an
+    /// attacker on the path may have truncated the peer's message. Always `false` for TCP, which has no such marker.
     fn is_cut(&self) -> bool {
         false
     }
@@ -91,8 +91,8 @@ pub(crate) trait Transport: Unpin + 'static {
     /// Makes the following close send a reset, so that a peer cannot mistake a truncated response for a complete one.
     fn reset_on_close(&self);
 
-    /// Raises the kernel's limit of unsent bytes (`TCP_NOTSENT_LOWAT`) if the peer is near. Called once, after the kernel has sent some
-    /// hundred kilobytes.
+    /// Raises the kernel's limit of unsent bytes (`TCP_NOTSENT_LOWAT`) if the peer is near. Called once, after the
+    /// kernel has sent some hundred kilobytes.
     fn raise_unsent_limit(&self) {}
 }
 
@@ -105,21 +105,23 @@ pub(crate) async fn write_all(stream: &mut impl Transport, mut bytes: &[u8]) -> 
     Ok(())
 }
 
-/// Keepalive settings by which the kernel detects that the peer of a silent connection is gone: the first probe after `pause`,
-/// and further ones at that interval. A tunnel has no further bound while both directions are open.
+/// Keepalive settings by which the kernel detects that the peer of a silent connection is gone: the first probe after
+/// `pause`, and further ones at that interval. A tunnel has no further bound while both directions are open.
 pub(crate) fn keepalive(pause: Duration) -> TcpKeepalive {
     TcpKeepalive::new().with_time(pause).with_interval(pause)
 }
 
 /// Idle time before the kernel probes a client, and the interval between probes; Caddy's.
 const PROBE_INTERVAL: Duration = Duration::from_secs(15);
-/// `TCP_NOTSENT_LOWAT`: bytes that the kernel holds for a connection besides those in flight. Priorities of streams have no effect on
-/// bytes that it has accepted: with its default limit of megabytes a page would wait for a download for a second on a link of 20 Mbit/s.
+/// `TCP_NOTSENT_LOWAT`: bytes that the kernel holds for a connection besides those in flight. Priorities of streams
+/// have no effect on bytes that it has accepted: with its default limit of megabytes a page would wait for a download
+/// for a second on a link of 20 Mbit/s.
 const UNSENT_BYTES_MAX: libc::c_int = 128 * 1024;
 
 /// As [`UNSENT_BYTES_MAX`], for a near peer: there writes of that size cost a large download a tenth of its CPU time.
 const UNSENT_BYTES_NEAR: libc::c_int = 1024 * 1024;
-/// The round trip below which a peer is near, measured while it receives: a megabyte then reaches it within some milliseconds.
+/// The round trip below which a peer is near, measured while it receives: a megabyte then reaches it within some
+/// milliseconds.
 const NEAR: Duration = Duration::from_millis(2);
 
 /// Sets options of a listening TCP socket that its connections inherit, which saves system calls for each.
@@ -134,8 +136,8 @@ impl Transport for TcpStream {
     fn poll_read(&mut self, poll_cx: &mut PollContext<'_>, bytes: &mut [u8]) -> Poll<io::Result<Received>> {
         loop {
             ready!(self.poll_read_ready(poll_cx))?;
-            // rustix makes the system call directly. The C library's `recv` is a cancellation point, which costs a tenth of a
-            // request's user time.
+            // rustix makes the system call directly. The C library's `recv` is a cancellation point, which costs a
+            // tenth of a request's user time.
             let room = bytes.len();
             let read = self.try_io(Interest::READABLE, || {
                 if is_policy_called() {
@@ -146,8 +148,9 @@ impl Transport for TcpStream {
             match read {
                 Ok(received) => {
                     if received.bytes > 0 && received.bytes < room {
-                        // The kernel's buffer is empty. A made-up `WouldBlock` clears the runtime's readiness, so that the
-                        // next read waits without a system call. Later bytes are a new event of the edge-triggered reactor.
+                        // The kernel's buffer is empty. A made-up `WouldBlock` clears the runtime's readiness, so that
+                        // the next read waits without a system call. Later bytes are a new event of the edge-triggered
+                        // reactor.
                         let _ = self.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
                     }
                     return Poll::Ready(Ok(received));

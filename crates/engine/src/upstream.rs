@@ -5,8 +5,8 @@
 //!                                             │                │
 //!   the link's task:  connect ─► drive ───────┴────────────────┴─► idle ─► … ─► closed
 //! ```
-//! A pool is one address as one worker sees it. Each of its connections is a task ([`drive`](crate::drive)); the pool and the task share a
-//! [`Link`]. The only state shared between workers is a limit of connections.
+//! A pool is one address as one worker sees it. Each of its connections is a task ([`drive`](crate::drive)); the pool
+//! and the task share a [`Link`]. The only state shared between workers is a limit of connections.
 //!
 //! - `connect`: from an address to a connection; `network_proxy`: through a proxy
 //! - `single_flight`: lookups, and other work that attempts share
@@ -39,8 +39,8 @@ pub(crate) use links::{Link, LinkState};
 use queue::CallQueue;
 use single_flight::SingleFlight;
 
-/// A connection is given to another worker only if that worker's oldest call has waited this much longer than the oldest call here. Moving
-/// one costs a handshake.
+/// A connection is given to another worker only if that worker's oldest call has waited this much longer than the
+/// oldest call here. Moving one costs a handshake.
 const YIELD_AFTER: Duration = Duration::from_millis(50);
 /// Calls that wait for one connection while it is being opened, if it can carry many.
 const CALLS_PER_CONNECTING_MAX: usize = 100;
@@ -166,7 +166,8 @@ impl UpstreamPool {
         }
     }
 
-    /// Returns the part in the limit, unless the transport excludes HTTP/2, as that of requests to switch protocols does.
+    /// Returns the part in the limit, unless the transport excludes HTTP/2, as that of requests to switch protocols
+    /// does.
     fn multiplexed_membership(&self) -> Option<&LimitMembership> {
         self.membership.as_ref().filter(|_| self.transport.versions != Versions::Http1)
     }
@@ -182,7 +183,8 @@ impl UpstreamPool {
         self.waiting.pop()
     }
 
-    /// Returns whether an idle connection must close, because a call on another worker has waited longer for one than all calls here.
+    /// Returns whether an idle connection must close, because a call on another worker has waited longer for one than
+    /// all calls here.
     pub(crate) fn must_yield(&self, link: &Link) -> bool {
         if !link.is_counted() {
             return false;
@@ -193,7 +195,8 @@ impl UpstreamPool {
 
     /// Hands the call to a connection, or queues it; opens a connection if the queue lacks one.
     pub(crate) fn dispatch(&self, waiting: WaitingCall) {
-        // Over HTTP/1.1 a retry opens a new connection: idle ones of the same age may be dead too, for example after the host restarted.
+        // Over HTTP/1.1 a retry opens a new connection: idle ones of the same age may be dead too, for example after
+        // the host restarted.
         if waiting.is_retry
             && !self.is_http2.get()
             && let Some(slot) = self.take_connection_slot()
@@ -207,18 +210,20 @@ impl UpstreamPool {
         }
     }
 
-    /// As [`dispatch`](Self::dispatch), for a call whose HTTP/2 connection was lost. The other connections may be lost too, which shows only when
-    /// they are used, so a new one takes the call if the limit permits it.
+    /// As [`dispatch`](Self::dispatch), for a call whose HTTP/2 connection was lost. The other connections may be lost
+    /// too, which shows only when they are used, so a new one takes the call if the limit permits it.
     pub(crate) fn place_after_loss(&self, waiting: WaitingCall) {
         if let Some(waiting) = self.wait_for_new(waiting) {
             self.dispatch(waiting);
         }
     }
 
-    /// Queues the call, and opens a connection unless those that are being opened will take the call. Returns it if the limit is reached.
+    /// Queues the call, and opens a connection unless those that are being opened will take the call. Returns it if the
+    /// limit is reached.
     fn wait_for_new(&self, waiting: WaitingCall) -> Option<WaitingCall> {
         if waiting.is_retry && self.is_http2.get() {
-            // Bind the call to a new connection. From the queue, the connection that did not process it, or another lost one, could take it.
+            // Bind the call to a new connection. From the queue, the connection that did not process it, or another
+            // lost one, could take it.
             let calls_max =
                 self.streams_max.get().map_or(CALLS_PER_CONNECTING_MAX, |max| max.min(CALLS_PER_CONNECTING_MAX));
             let waiting = self.links.hand_to_new(waiting, calls_max)?;
@@ -242,8 +247,8 @@ impl UpstreamPool {
         self.start_queue_task();
     }
 
-    /// Hands the call that has waited longest to a new connection that has none of its own, so that it carries one before its place goes to
-    /// another worker.
+    /// Hands the call that has waited longest to a new connection that has none of its own, so that it carries one
+    /// before its place goes to another worker.
     fn hand_first(&self, link: &Link) {
         let has_own_call = !link.inbox.borrow().is_empty();
         if !has_own_call {
@@ -252,8 +257,8 @@ impl UpstreamPool {
         }
     }
 
-    /// Returns the number of waiting calls that connections in progress will take. An HTTP/2 connection takes many calls, so a burst does
-    /// not open one for each.
+    /// Returns the number of waiting calls that connections in progress will take. An HTTP/2 connection takes many
+    /// calls, so a burst does not open one for each.
     fn calls_covered(&self) -> usize {
         self.links.connecting() * if self.is_http2.get() { CALLS_PER_CONNECTING_MAX } else { 1 }
     }
@@ -261,7 +266,8 @@ impl UpstreamPool {
     /// Takes the right to open a connection; `None` if the limit is reached.
     fn take_connection_slot(&self) -> Option<ConnectionSlot> {
         let Some(membership) = &self.membership else { return Some(ConnectionSlot::unlimited()) };
-        // No worker can use another's HTTP/2 connection, and a busy one never becomes idle. So the first one of each worker does not count.
+        // No worker can use another's HTTP/2 connection, and a busy one never becomes idle. So the first one of each
+        // worker does not count.
         let is_first =
             self.multiplexed_membership().is_some_and(LimitMembership::is_multiplexed) && !self.links.has_usable();
         if is_first { Some(ConnectionSlot::unlimited()) } else { membership.take() }
@@ -270,7 +276,8 @@ impl UpstreamPool {
     /// Opens further connections for queued calls, after a connection turned out to accept no more of them.
     pub(crate) fn open_more(&self) {
         let had_waiting = !self.waiting.is_empty();
-        // No connection for a call that was given up. Only at the front, because this is called in every turn of a busy connection.
+        // No connection for a call that was given up. Only at the front, because this is called in every turn of a busy
+        // connection.
         self.waiting.skip_given_up();
         while self.waiting.len() > self.calls_covered()
             && let Some(slot) = self.take_connection_slot()
@@ -311,17 +318,18 @@ impl UpstreamPool {
             let Some(left) = left else { break };
             self.dispatch(left);
         }
-        // With a limit, another worker may have got the slot; then the queue's task claims the next one. If a further worker waits, the
-        // task closes the next idle connection.
+        // With a limit, another worker may have got the slot; then the queue's task claims the next one. If a further
+        // worker waits, the task closes the next idle connection.
         self.open_more();
         self.waiting.wake();
     }
 
-    /// A connection could not be opened: fails the calls that waited for this attempt, and all waiting calls if there is no other connection.
-    /// Otherwise opens another one for the rest, because the present ones may stay busy.
+    /// A connection could not be opened: fails the calls that waited for this attempt, and all waiting calls if there
+    /// is no other connection. Otherwise opens another one for the rest, because the present ones may stay busy.
     ///
-    /// Over HTTP/1.1 one waiting call fails: the attempt's own, or else the oldest. Over HTTP/2 up to [`CALLS_PER_CONNECTING_MAX`] fail,
-    /// except those that other attempts cover. A call queued after this attempt began never fails with it.
+    /// Over HTTP/1.1 one waiting call fails: the attempt's own, or else the oldest. Over HTTP/2 up to
+    /// [`CALLS_PER_CONNECTING_MAX`] fail, except those that other attempts cover. A call queued after this attempt
+    /// began never fails with it.
     fn connect_failed(&self, link: &Rc<Link>, error: &CallError) {
         self.links.remove(link);
         let mut failed = std::mem::take(&mut *link.inbox.borrow_mut());
@@ -359,7 +367,8 @@ impl Upstream for UpstreamPool {
 
 impl Drop for UpstreamPool {
     fn drop(&mut self) {
-        // Idle connections and the queue's task hold no strong reference to the pool; each ends when it sees that the pool is gone.
+        // Idle connections and the queue's task hold no strong reference to the pool; each ends when it sees that the
+        // pool is gone.
         self.links.wake_all();
         self.waiting.wake();
     }

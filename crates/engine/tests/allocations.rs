@@ -38,7 +38,8 @@ fn request(number: u64, random: &mut Random) -> MeasuredRequest {
         _ => ("drop-body-later".to_owned(), 200),
     };
     let asked = if random.below(10) == 0 { RequestKind::HeadOnly } else { RequestKind::Content };
-    // While a handler yields, the body's bytes arrive in the mailbox; for the remaining handlers the driver discards them.
+    // While a handler yields, the body's bytes arrive in the mailbox; for the remaining handlers the driver discards
+    // them.
     let body = if asked == RequestKind::Content && random.below(3) == 0 { random.below(100_000) } else { 0 };
     let method = match (asked, body) {
         (RequestKind::HeadOnly, _) => "HEAD",

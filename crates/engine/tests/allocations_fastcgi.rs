@@ -1,5 +1,5 @@
-//! A request over FastCGI has a connection of its own, which allocates; this bounds by how much. The request, its content
-//! and its response allocate nothing: a hundred times the content takes no more.
+//! A request over FastCGI has a connection of its own, which allocates; this bounds by how much. The request, its
+//! content and its response allocate nothing: a hundred times the content takes no more.
 
 mod support;
 

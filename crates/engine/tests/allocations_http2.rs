@@ -28,8 +28,8 @@ impl StreamClient {
         Self { wire, next: 1 }
     }
 
-    /// Requests each path on a stream of its own, every third with `content`, and reads all responses. Returns the number of
-    /// content bytes received.
+    /// Requests each path on a stream of its own, every third with `content`, and reads all responses. Returns the
+    /// number of content bytes received.
     fn send_request(&mut self, paths: &[String], content: &[u8]) -> usize {
         for (index, path) in paths.iter().enumerate() {
             let mut block = get(path);

@@ -30,8 +30,8 @@ fn requests_over_tls() {
         // Checks that the counter covers the worker: a streamed response boxes its stream.
         let seen = allocations_during(|| drop(client.get("/chunks/1")));
         assert!(seen > 0, "the allocator is not counting");
-        // A request that arrives before the previous exchange is recycled needs a second slot. Which requests do depends on the machine's
-        // load, so both slots are made now.
+        // A request that arrives before the previous exchange is recycled needs a second slot. Which requests do
+        // depends on the machine's load, so both slots are made now.
         client.send("GET /chunk/59999 HTTP/1.1\r\nHost: test\r\n\r\n".repeat(2));
         for _ in 0..2 {
             assert_eq!(client.answer().body.len(), 59_999);

@@ -1,5 +1,5 @@
-//! Log events for interrupted responses: one at level `error`, and none when the client disconnects. In a process of its own,
-//! whose log it reads.
+//! Log events for interrupted responses: one at level `error`, and none when the client disconnects. In a process of
+//! its own, whose log it reads.
 
 mod support;
 

@@ -196,8 +196,8 @@ fn a_request_is_aborted_when_its_client_disconnects() {
     origin.end();
 }
 
-// A response without content is complete with its head, and one of known length with its last byte; the client does not wait
-// for the script, which works on. Closing the connection, also when the client disconnects, would abort it.
+// A response without content is complete with its head, and one of known length with its last byte; the client does not
+// wait for the script, which works on. Closing the connection, also when the client disconnects, would abort it.
 #[test]
 fn a_script_that_works_on_after_its_response() {
     let server = TestServer::start(|_| {});

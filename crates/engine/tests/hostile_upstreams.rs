@@ -1,5 +1,5 @@
-//! Upstreams that violate their protocol, send false lengths, stall or disconnect. Checks the client's responses, and that no
-//! byte of one response reaches another.
+//! Upstreams that violate their protocol, send false lengths, stall or disconnect. Checks the client's responses, and
+//! that no byte of one response reaches another.
 
 #[path = "hostile/again.rs"]
 mod again;

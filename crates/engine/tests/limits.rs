@@ -1,5 +1,5 @@
-//! Every limit: its default, and its effect when it is set to a small value. No test measures time; a timeout shows by its
-//! effect.
+//! Every limit: its default, and its effect when it is set to a small value. No test measures time; a timeout shows by
+//! its effect.
 
 mod support;
 
@@ -98,7 +98,8 @@ fn closes_despite(client: &mut support::TestClient, pieces: &[&[u8]]) -> bool {
     })
 }
 
-// docs/limits.md: "an idle connection, until its next request". As in Caddy, a frame that opens no stream is no request.
+// docs/limits.md: "an idle connection, until its next request". As in Caddy, a frame that opens no stream is no
+// request.
 #[test]
 fn frames_without_a_request_do_not_extend_the_idle_time() {
     let window_update = b"\0\0\x04\x08\0\0\0\0\0\0\0\0\x01";
@@ -324,7 +325,8 @@ fn unread_requests() -> [Vec<u8>; 2] {
     [(get, 70_000), (upload, 200_000)].map(|(head, more)| [head, vec![b'x'; more]].concat())
 }
 
-// docs/limits.md: "a response without progress after its client has closed". Nothing is read, so no read finds the client's end.
+// docs/limits.md: "a response without progress after its client has closed". Nothing is read, so no read finds the
+// client's end.
 #[test]
 fn a_client_that_is_gone_is_noticed_beside_its_unread_bytes() {
     let server = TestServer::start(|setup| setup.timeouts.linger = support::PATIENCE);
@@ -351,8 +353,8 @@ fn the_end_of_a_client_is_noticed_after_its_unread_bytes() {
     }
 }
 
-// docs/limits.md: "a half-closed tunnel, without traffic in the open direction", also if the client's end is after bytes that no handler
-// reads. A tunnel whose directions are both open has no time limit.
+// docs/limits.md: "a half-closed tunnel, without traffic in the open direction", also if the client's end is after
+// bytes that no handler reads. A tunnel whose directions are both open has no time limit.
 #[test]
 fn a_tunnel_ends_after_its_clients_unread_end() {
     let server = TestServer::start(|setup| setup.timeouts.keep_alive = SHORT);
@@ -368,7 +370,8 @@ fn a_tunnel_ends_after_its_clients_unread_end() {
     server.await_connections(1);
 }
 
-// RFC 9112 §9.3.2: pipelined requests that have arrived are served, also those that were not read when their client ended its sending side.
+// RFC 9112 §9.3.2: pipelined requests that have arrived are served, also those that were not read when their client
+// ended its sending side.
 #[test]
 fn unread_requests_before_a_clients_end_are_served() {
     const REQUESTS: usize = 5000;
@@ -492,7 +495,8 @@ fn a_client_that_keeps_sending_gets_the_last_response() {
 #[test]
 fn a_long_unwanted_body_ends_the_connection() {
     let server = TestServer::start(|setup| setup.head.discard_bytes_max = 1000);
-    // Bytes in the mailbox before the response do not count, so the head is sent alone, and the body after the response.
+    // Bytes in the mailbox before the response do not count, so the head is sent alone, and the body after the
+    // response.
     let send_request = |len: usize| {
         let mut client = server.client();
         client.send("POST /fixed HTTP/1.1\r\nHost: test\r\nContent-Length: 1000000\r\n\r\n");

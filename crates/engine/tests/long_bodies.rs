@@ -9,7 +9,8 @@ use support::origin::{Deed, Origin};
 use support::{PATIENCE, TestServer};
 
 const LEN: usize = 1 << 20;
-/// Blocks that one stalled exchange may hold: the frames of a mailbox (16), the block that is being read, and the output.
+/// Blocks that one stalled exchange may hold: the frames of a mailbox (16), the block that is being read, and the
+/// output.
 const STALLED_BLOCKS_MAX: u64 = 20;
 
 /// Waits until the server holds no block.
@@ -22,7 +23,8 @@ fn no_block_is_lent(server: &TestServer) {
     }
 }
 
-// RFC 9112 §9.3.2: responses have the order of their requests. The second request is in the block that ends the first one's body.
+// RFC 9112 §9.3.2: responses have the order of their requests. The second request is in the block that ends the first
+// one's body.
 #[test]
 fn a_request_after_a_long_body_is_served_after_it() {
     let (server, origin) = (TestServer::start(|_| {}), TestServer::start(|_| {}));
@@ -86,8 +88,8 @@ fn a_response_that_breaks_off_within_a_long_block_is_incomplete() {
     }
 }
 
-// Backpressure: an upload to an upstream that does not read stops, and the memory for it is bounded. A peer that follows each long
-// write by a single byte must not hold a long block for each of these bytes.
+// Backpressure: an upload to an upstream that does not read stops, and the memory for it is bounded. A peer that
+// follows each long write by a single byte must not hold a long block for each of these bytes.
 #[test]
 fn an_upload_without_a_reader_holds_few_blocks() {
     for (sizes, pause) in [(&[LEN][..], 0), (&[33 * 1024, 1], 1)] {

@@ -1,5 +1,5 @@
-//! Memory stays bounded while a slow client reads a large response. In a process of its own, so that no further test changes
-//! its memory.
+//! Memory stays bounded while a slow client reads a large response. In a process of its own, so that no further test
+//! changes its memory.
 
 mod support;
 

@@ -1,8 +1,8 @@
-//! Every exchange returns its blocks and its call to their pools exactly once, for every outcome: echoes through a proxy under
-//! seeded faults of clients and origins, for every pair of HTTP versions.
+//! Every exchange returns its blocks and its call to their pools exactly once, for every outcome: echoes through a
+//! proxy under seeded faults of clients and origins, for every pair of HTTP versions.
 //!
-//! Debug builds fill a block with a poison byte when it is taken, so bytes that were never read into it would show up in
-//! content.
+//! Debug builds fill a block with a poison byte when it is taken, so bytes that were never read into it would show up
+//! in content.
 
 mod support;
 

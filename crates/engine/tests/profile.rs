@@ -1,5 +1,5 @@
-//! The profiler's hooks while requests are served: messages and the wakeups that they cause, and the begin and end of requests.
-//! In a process of its own, since a process has one policy.
+//! The profiler's hooks while requests are served: messages and the wakeups that they cause, and the begin and end of
+//! requests. In a process of its own, since a process has one policy.
 
 mod support;
 

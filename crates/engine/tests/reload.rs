@@ -1,4 +1,5 @@
-//! Reloads of the plan and the listeners while the engine serves: exchanges and listeners that remain are not disturbed.
+//! Reloads of the plan and the listeners while the engine serves: exchanges and listeners that remain are not
+//! disturbed.
 
 mod support;
 
@@ -294,7 +295,8 @@ fn an_abandoned_reload_leaves_one_complete_plan() {
     }
 }
 
-// The kernel refuses a wildcard and a specific address on one port, unless all their sockets have SO_REUSEPORT: ours do.
+// The kernel refuses a wildcard and a specific address on one port, unless all their sockets have SO_REUSEPORT: ours
+// do.
 #[test]
 fn a_listener_may_reuse_the_port_of_a_removed_one() {
     for workers in [1, 2] {

@@ -1,5 +1,5 @@
-//! Two hundred reloads while clients send requests without pause: no request fails, and no memory of replaced plans remains.
-//! In a process of its own, so that no further test changes its memory.
+//! Two hundred reloads while clients send requests without pause: no request fails, and no memory of replaced plans
+//! remains. In a process of its own, so that no further test changes its memory.
 
 mod support;
 

@@ -97,7 +97,8 @@ fn trusting(authority: &Authority) -> TlsClient {
     TlsClient { roots: Roots::These(vec![authority.certificate.clone()]), ..TlsClient::default() }
 }
 
-// RFC 9110 §9.3.6: the tunnel is in TLS to the proxy, and TLS to the upstream is in the tunnel. Go's http.Transport has the same.
+// RFC 9110 §9.3.6: the tunnel is in TLS to the proxy, and TLS to the upstream is in the tunnel. Go's http.Transport has
+// the same.
 #[test]
 fn tunnels_through_tls() {
     let authority = Authority::new();

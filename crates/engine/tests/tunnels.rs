@@ -1,7 +1,7 @@
 //! Tunnels through the proxy: each direction ends independently, a reset ends both, and every tunnel ends eventually.
 //!
-//! RFC 9110 §7.8, §9.3.6 leave the tunnel's bytes to the tunnelled protocol. It may use TCP's half-close (RFC 9293 §3.6), over
-//! TLS close_notify (RFC 8446 §6.1), and over HTTP/2 END_STREAM (RFC 8441 §5).
+//! RFC 9110 §7.8, §9.3.6 leave the tunnel's bytes to the tunnelled protocol. It may use TCP's half-close (RFC 9293
+//! §3.6), over TLS close_notify (RFC 8446 §6.1), and over HTTP/2 END_STREAM (RFC 8441 §5).
 
 mod support;
 
@@ -402,8 +402,8 @@ fn a_stream_that_ends_with_its_request() {
     origin.end();
 }
 
-// RFC 6455 §7.1.1: the server of a WebSocket closes the connection, and the client waits for it. A client that then leaves its
-// own direction open must not hold the upstream's connection, or its stream, for as long as it likes.
+// RFC 6455 §7.1.1: the server of a WebSocket closes the connection, and the client waits for it. A client that then
+// leaves its own direction open must not hold the upstream's connection, or its stream, for as long as it likes.
 #[test]
 fn a_websocket_ends_after_its_server_closes() {
     let bench = TunnelFixture::new(|setup| setup.timeouts.linger = Duration::from_millis(300));

@@ -1,5 +1,5 @@
-//! Calls to other servers over real sockets: a server whose handler forwards requests, and origins that are scripted or are
-//! engines themselves.
+//! Calls to other servers over real sockets: a server whose handler forwards requests, and origins that are scripted or
+//! are engines themselves.
 
 mod support;
 
@@ -36,8 +36,8 @@ fn exchanges_in_sequence_on_one_connection() {
     origin.end();
 }
 
-// RFC 9112 §7.1.2: trailers of chunked content are forwarded; those of a request if `Trailer` lists them (RFC 9110 §6.6.2). SECURITY.md: names
-// that a backend could confuse are not.
+// RFC 9112 §7.1.2: trailers of chunked content are forwarded; those of a request if `Trailer` lists them (RFC 9110
+// §6.6.2). SECURITY.md: names that a backend could confuse are not.
 #[test]
 fn chunked_both_ways_with_trailers() {
     let server = TestServer::start(|_| {});
@@ -117,7 +117,8 @@ fn trailers_after_content_of_a_declared_length() {
     origin.end();
 }
 
-// Caddy passes the details of an error of gRPC, which are trailers and longer than those of requests. Their limit is that of the head.
+// Caddy passes the details of an error of gRPC, which are trailers and longer than those of requests. Their limit is
+// that of the head.
 #[test]
 fn trailers_as_long_as_a_head() {
     let server = TestServer::start(|_| {});
@@ -327,7 +328,8 @@ fn interim_responses_and_an_upgrade() {
     origin.end();
 }
 
-/// Large content in both directions, through a second engine, for every pair of HTTP versions, in the clear and over TLS.
+/// Large content in both directions, through a second engine, for every pair of HTTP versions, in the clear and over
+/// TLS.
 #[test]
 fn large_bodies_by_every_pair_of_versions() {
     let store = Arc::new(Store::default());
@@ -356,7 +358,8 @@ fn large_bodies_by_every_pair_of_versions() {
     }
 }
 
-// Go, net.Resolver: lookups of one name at the same time are one lookup, so a burst of calls does not fill the queue of lookups.
+// Go, net.Resolver: lookups of one name at the same time are one lookup, so a burst of calls does not fill the queue of
+// lookups.
 #[test]
 fn a_burst_of_calls_to_a_name() {
     let (origin, server) = (TestServer::start(|_| {}), TestServer::start(|_| {}));
@@ -397,7 +400,8 @@ fn a_connection_that_becomes_free_before_a_new_one_opens() {
             assert!(!peer.head().is_empty(), "the second call on the same connection");
         }
     }
-    // The new connection opens, and stays idle without a call. The upstream gives it up when the next request is on its way.
+    // The new connection opens, and stays idle without a call. The upstream gives it up when the next request is on its
+    // way.
     let ours: Vec<_> = queued.iter().map(|stream| stream.local_addr().unwrap()).collect();
     drop(queued);
     let mut surplus = loop {
@@ -418,7 +422,8 @@ fn a_connection_that_becomes_free_before_a_new_one_opens() {
     assert_eq!(occupying.answer().text(), "occupied");
 }
 
-/// Redirects calls for the port of `proxy` over it, with HTTP/2, so that the test decides when a connection is open. Returns that port.
+/// Redirects calls for the port of `proxy` over it, with HTTP/2, so that the test decides when a connection is open.
+/// Returns that port.
 fn through_proxy(proxy: &TcpListener) -> u16 {
     let address = proxy.local_addr().unwrap();
     override_transport(address.port(), "origin.test:80", |transport| {
@@ -433,7 +438,8 @@ fn through_proxy(proxy: &TcpListener) -> u16 {
     address.port()
 }
 
-// Over HTTP/2 many calls wait for one attempt. They fail with it, while another connection lives on without room for them.
+// Over HTTP/2 many calls wait for one attempt. They fail with it, while another connection lives on without room for
+// them.
 #[test]
 fn calls_fail_with_the_attempt_that_gathers_them() {
     let server = TestServer::start(|setup| setup.workers = 1);
@@ -476,8 +482,8 @@ fn calls_fail_with_the_attempt_that_gathers_them() {
     assert_eq!(busy.answer().text(), "first");
 }
 
-// RFC 9113 §8.7: a request that an upstream has refused is sent on another connection, also if the refusing one has room again before that
-// one is open.
+// RFC 9113 §8.7: a request that an upstream has refused is sent on another connection, also if the refusing one has
+// room again before that one is open.
 #[test]
 fn a_refused_call_waits_for_the_new_connection() {
     let server = TestServer::start(|setup| setup.workers = 1);
@@ -505,7 +511,8 @@ fn a_refused_call_waits_for_the_new_connection() {
     assert_eq!(clients[0].answer().text(), "first");
 }
 
-// The name of an upstream may lose an address while a connection to that is being opened: the calls that wait are sent all the same.
+// The name of an upstream may lose an address while a connection to that is being opened: the calls that wait are sent
+// all the same.
 #[test]
 fn calls_wait_for_a_connection_of_a_dropped_pool() {
     let server = TestServer::start(|setup| setup.workers = 1);

@@ -37,8 +37,8 @@ pub(crate) enum ChunkPosition {
 impl ChunkPosition {
     pub(crate) const START: Self = Self::Size { size: 0, digits: 0 };
 
-    /// Parses bytes. Returns how many were consumed, at least one of a not empty `input`, and the range of the data among
-    /// them, which may be empty.
+    /// Parses bytes. Returns how many were consumed, at least one of a not empty `input`, and the range of the data
+    /// among them, which may be empty.
     pub(crate) fn handle(&mut self, input: &[u8]) -> Result<(usize, Range<usize>), FastCgiError> {
         for (at, &byte) in input.iter().enumerate() {
             *self = match *self {

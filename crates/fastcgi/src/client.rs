@@ -37,8 +37,8 @@ const STREAM: StreamId = StreamId(REQUEST_ID as u32);
 const REQUEST_COMPLETE: u8 = 0;
 const OVERLOADED: u8 = 2;
 
-/// Bytes of STDOUT that are discarded after a complete response, such as the content of a response to HEAD. An application
-/// that writes more is aborted.
+/// Bytes of STDOUT that are discarded after a complete response, such as the content of a response to HEAD. An
+/// application that writes more is aborted.
 const DISCARDED_BYTES_MAX: u32 = 1024 * 1024;
 
 #[cfg(test)]
@@ -46,8 +46,8 @@ const _: () = assert!(size_of::<FastCgiClient>() <= 120);
 
 /// The web server's side of one connection, which carries one request.
 ///
-/// After [`FastCgiClient::open`], pass received bytes to [`FastCgiClient::handle_bytes`] repeatedly, each time from the first byte
-/// that was not consumed, until it returns neither consumed bytes nor an event.
+/// After [`FastCgiClient::open`], pass received bytes to [`FastCgiClient::handle_bytes`] repeatedly, each time from the
+/// first byte that was not consumed, until it returns neither consumed bytes nor an event.
 #[derive(Debug)]
 pub struct FastCgiClient {
     limits: Rc<Limits>,
@@ -218,8 +218,8 @@ impl FastCgiClient {
         Ok(STREAM)
     }
 
-    /// Parses bytes from the application. Fills `head` for [`FastCgiEvent::Head`]. O(n) over all calls; allocates only for
-    /// a head that does not arrive in one piece. The bytes of a record's header are consumed together.
+    /// Parses bytes from the application. Fills `head` for [`FastCgiEvent::Head`]. O(n) over all calls; allocates only
+    /// for a head that does not arrive in one piece. The bytes of a record's header are consumed together.
     ///
     /// A response without content is complete with its head, and one whose content has an announced end with
     /// [`FastCgiEvent::End`]. The application may go on after either, until the connection [is

@@ -147,8 +147,8 @@ fn a_response() {
 }
 
 /// RFC 3875 §6.2: a response without content is complete with its head, and another one with the announced end of its
-/// content. The script may work on, as PHP scripts do that answer first: closing the connection would abort it (§5.4), and
-/// lose its later errors.
+/// content. The script may work on, as PHP scripts do that answer first: closing the connection would abort it (§5.4),
+/// and lose its later errors.
 #[test]
 fn an_application_that_goes_on_after_its_response() {
     let head = || stdout("Content-Length: 0\r\n\r\n");

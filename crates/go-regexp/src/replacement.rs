@@ -34,8 +34,8 @@ pub fn replacement_pieces(replacement: &[u8]) -> impl Iterator<Item = Replacemen
     })
 }
 
-/// Returns the number of the group that a replacement names, which may be larger than the last one. `names` are those of
-/// [`Translated`](crate::Translated).
+/// Returns the number of the group that a replacement names, which may be larger than the last one. `names` are those
+/// of [`Translated`](crate::Translated).
 #[must_use]
 pub fn group_number(name: &[u8], names: &[Option<Box<str>>]) -> Option<usize> {
     // Go: `$01` is a name, not a number.
@@ -46,8 +46,8 @@ pub fn group_number(name: &[u8], names: &[Option<Box<str>>]) -> Option<usize> {
     names.iter().position(|group| group.as_ref().is_some_and(|group| group.as_bytes() == name))
 }
 
-/// Returns the name at the start, which may be in braces, and the text after it. As in Go it is the longest run of letters,
-/// digits and underscores: `$1x` is the group `1x`, not group 1.
+/// Returns the name at the start, which may be in braces, and the text after it. As in Go it is the longest run of
+/// letters, digits and underscores: `$1x` is the group `1x`, not group 1.
 fn group_name(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let inside = text.strip_prefix(b"{");
     let name = inside.unwrap_or(text);
@@ -69,7 +69,8 @@ fn first_character(text: &[u8]) -> Option<char> {
     text[..text.len().min(4)].utf8_chunks().next()?.valid().chars().next()
 }
 
-/// Returns whether Go's `unicode.IsLetter` or `unicode.IsDigit` holds. They are smaller classes than Rust's `is_alphanumeric`.
+/// Returns whether Go's `unicode.IsLetter` or `unicode.IsDigit` holds. They are smaller classes than Rust's
+/// `is_alphanumeric`.
 #[must_use]
 pub fn is_letter_or_digit(c: char) -> bool {
     static RANGES: LazyLock<Vec<(char, char)>> =

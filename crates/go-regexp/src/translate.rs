@@ -21,8 +21,8 @@ const SURROGATES: RangeInclusive<u32> = 0xD800..=0xDFFF;
 /// A class without characters, also as a member of another class.
 const NOTHING: &str = "[a&&b]";
 
-/// Returns whether a Unicode class is larger than [`LARGEST_CLASS`], for example because it has the unassigned code points.
-/// The crate ignores case, underscores and `is` at the start.
+/// Returns whether a Unicode class is larger than [`LARGEST_CLASS`], for example because it has the unassigned code
+/// points. The crate ignores case, underscores and `is` at the start.
 fn is_huge(class: &str) -> bool {
     let name = class.replace('_', "").to_ascii_lowercase();
     let name = name.strip_prefix("is").unwrap_or(&name);
@@ -36,8 +36,8 @@ pub struct Translated {
     pub pattern: String,
     /// The names of the groups, the whole match first. The translated pattern contains no names.
     pub names: Vec<Option<Box<str>>>,
-    /// The characters whose case the crate must look up: those of all ranges and Unicode classes, if the pattern has the
-    /// flag `i`, an estimate from above. It takes some ten nanoseconds for each, within any `size_limit`.
+    /// The characters whose case the crate must look up: those of all ranges and Unicode classes, if the pattern has
+    /// the flag `i`, an estimate from above. It takes some ten nanoseconds for each, within any `size_limit`.
     pub folded_characters: usize,
 }
 
@@ -54,15 +54,15 @@ impl fmt::Display for PatternError {
     }
 }
 
-/// Returns the reason in an error of the crates `regex` and `regex-syntax`: the last line of its message, after a drawing of
-/// the position.
+/// Returns the reason in an error of the crates `regex` and `regex-syntax`: the last line of its message, after a
+/// drawing of the position.
 #[must_use]
 pub fn error_reason(error: impl fmt::Display) -> String {
     error.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
 }
 
-/// Translates a pattern, in a time proportional to its length. The crate may still refuse the result, for example for an
-/// unbalanced parenthesis.
+/// Translates a pattern, in a time proportional to its length. The crate may still refuse the result, for example for
+/// an unbalanced parenthesis.
 ///
 /// # Errors
 /// If the crate would read the pattern in another way than Go, and Go refuses it.
@@ -168,7 +168,8 @@ impl<'g> Translation<'g> {
             self.next();
             if ch == '(' {
                 match self.group(start)? {
-                    // DEVIATES Go: `a*(?i)*` is refused, for without the flags it would have another meaning in the crate.
+                    // DEVIATES Go: `a*(?i)*` is refused, for without the flags it would have another meaning in the
+                    // crate.
                     Group::Flags(more) => flags.push_str(&more),
                     Group::Open(opening) => {
                         self.out.push_str(&std::mem::take(&mut flags));
@@ -199,8 +200,8 @@ impl<'g> Translation<'g> {
         Ok(())
     }
 
-    /// Returns the length in bytes of the repetition at the current position, without a trailing `?`, and its largest count, which
-    /// is 1 without counts. `None` if there is none.
+    /// Returns the length in bytes of the repetition at the current position, without a trailing `?`, and its largest
+    /// count, which is 1 without counts. `None` if there is none.
     fn repetition(&self) -> Result<Option<(usize, u32)>, PatternError> {
         let rest = self.rest();
         if rest.starts_with(['*', '+', '?']) {
@@ -460,8 +461,8 @@ impl<'g> Translation<'g> {
             self.names.push(Some(name.into()));
             return Ok(Group::Open("(".to_owned()));
         }
-        // Only flags remain: `(?i)` or `(?i:`. Go has no lookaround and no `x` flag. The crate refuses a flag that is there twice;
-        // in Go the last one counts.
+        // Only flags remain: `(?i)` or `(?i:`. Go has no lookaround and no `x` flag. The crate refuses a flag that is
+        // there twice; in Go the last one counts.
         let (mut on, mut off, mut is_off) = (String::new(), String::new(), false);
         loop {
             match self.next() {

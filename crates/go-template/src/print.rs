@@ -11,7 +11,8 @@ use crate::value::Value;
 pub(crate) use float::float;
 use verb::{Flags, Printer};
 
-/// As in Go, a width or precision from an argument counts as absent beyond it, and one in the format may have one digit more.
+/// As in Go, a width or precision from an argument counts as absent beyond it, and one in the format may have one digit
+/// more.
 const WIDTH_OR_PRECISION_MAX: i64 = 1_000_000;
 
 /// Returns the value as `%v` prints it.

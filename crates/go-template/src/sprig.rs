@@ -96,7 +96,8 @@ fn text(value: &Value) -> &[u8] {
     value.as_bytes().unwrap_or_default()
 }
 
-/// Returns the text of any value, as `%v` prints it. Also the copy of a string uses memory: a list can have one string many times.
+/// Returns the text of any value, as `%v` prints it. Also the copy of a string uses memory: a list can have one string
+/// many times.
 fn to_text(call: &CallContext<'_>, value: &Value) -> Result<Vec<u8>, FunctionError> {
     match value {
         Value::String(text) => {

@@ -105,7 +105,8 @@ pub trait Object: std::fmt::Debug {
         None
     }
 
-    /// Returns the parameters of a method, or `None` if there is none of this name. A method has precedence over a field.
+    /// Returns the parameters of a method, or `None` if there is none of this name. A method has precedence over a
+    /// field.
     fn method(&self, name: &str) -> Option<Signature> {
         let _ = name;
         None
@@ -125,8 +126,8 @@ pub trait Object: std::fmt::Debug {
         None
     }
 
-    /// Returns the list, map or integer that the object is for functions and, if it has no text form, for printing. `None`
-    /// if it is a structure.
+    /// Returns the list, map or integer that the object is for functions and, if it has no text form, for printing.
+    /// `None` if it is a structure.
     fn underlying(&self) -> Option<Value> {
         None
     }

@@ -44,7 +44,8 @@ fn execute_with(functions: &Functions, text: &[u8], limits: ExecutionLimits) -> 
     }
 }
 
-// text/template, "Actions", "Pipelines", "Functions"; fmt, "Printing": the output of each template, and the message if it fails.
+// text/template, "Actions", "Pipelines", "Functions"; fmt, "Printing": the output of each template, and the message if
+// it fails.
 #[test]
 fn templates_execute_like_go() {
     assert_eq!(TEMPLATES.lines().count(), EXPECTED.lines().count());
@@ -76,8 +77,8 @@ fn sprig_functions_execute_like_go() {
     assert!(faults.is_empty(), "{} differences\n{}", faults.len(), faults.join("\n"));
 }
 
-// Sprig, `TxtFuncMap`: each function is there but those that need a clock, random numbers, the environment, a resolver, or
-// much time.
+// Sprig, `TxtFuncMap`: each function is there but those that need a clock, random numbers, the environment, a resolver,
+// or much time.
 #[test]
 fn the_function_names_equal_those_of_sprig() {
     let left_to_the_caller = [
@@ -173,7 +174,8 @@ fn signs_of_numbers_that_are_not_finite() {
     }
 }
 
-// Go, package fmt, parsenum: a width or precision has no more digits once it is above 1 000 000; with more the format has no verb.
+// Go, package fmt, parsenum: a width or precision has no more digits once it is above 1 000 000; with more the format
+// has no verb.
 #[test]
 fn long_precisions() {
     for (template, want) in [

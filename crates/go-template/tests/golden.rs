@@ -23,8 +23,8 @@ fn shown(text: &[u8]) -> (&'static str, String) {
     }
 }
 
-// text/template, "Text and spaces", "Actions", "Arguments", "Pipelines", "Variables", "Nested template definitions": the
-// tree of a correct template, and the message for another.
+// text/template, "Text and spaces", "Actions", "Arguments", "Pipelines", "Variables", "Nested template definitions":
+// the tree of a correct template, and the message for another.
 #[test]
 fn templates_parse_like_go() {
     assert_eq!(TEMPLATES.lines().count(), EXPECTED.lines().count());

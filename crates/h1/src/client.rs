@@ -37,7 +37,8 @@ const _: () = assert!(size_of::<Client>() <= 72);
 /// A forward proxy as the peer of a [`Client`].
 #[derive(Clone, Default)]
 pub struct ForwardProxy {
-    /// The authority of all requests, in place of that of their heads: clients must not choose where the proxy connects to.
+    /// The authority of all requests, in place of that of their heads: clients must not choose where the proxy connects
+    /// to.
     pub authority: Box<str>,
     /// The value of Proxy-Authorization (RFC 9110 §11.7.2), if the proxy requires one.
     pub authorization: Option<Box<str>>,
@@ -218,8 +219,8 @@ impl Client {
     }
 
     /// Sends a request's head. The target is sent in origin form or as `*`, or in absolute form to a
-    /// [proxy](Self::with_forward_proxy); Host is the head's authority, or the one for the proxy. The machine writes the
-    /// fields that frame the message or describe the connection and drops those of `head`, except `TE: trailers`;
+    /// [proxy](Self::with_forward_proxy); Host is the head's authority, or the one for the proxy. The machine writes
+    /// the fields that frame the message or describe the connection and drops those of `head`, except `TE: trailers`;
     /// it also drops Expect. [`Framing::Tunnel`] requests another protocol: the one in the head's Upgrade field, or
     /// with CONNECT a tunnel to the target.
     ///

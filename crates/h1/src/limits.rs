@@ -17,7 +17,8 @@ pub struct Limits {
     pub trailers_bytes_max: u32,
     /// Number of empty lines before a request line (RFC 9112 §2.2).
     pub leading_empty_lines_max: u8,
-    /// Number of interim responses (RFC 9110 §15.2) to one request, in the client's role. The engine has the same bound for every protocol.
+    /// Number of interim responses (RFC 9110 §15.2) to one request, in the client's role. The engine has the same bound
+    /// for every protocol.
     pub interims_max: u16,
 }
 

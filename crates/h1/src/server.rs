@@ -411,7 +411,8 @@ impl Server {
             searched = 0;
             input = rest;
         }
-        // An empty line after a body begins no request: the connection stays idle, and a client that sends nothing more is not late.
+        // An empty line after a body begins no request: the connection stays idle, and a client that sends nothing more
+        // is not late.
         self.has_begun = !input.is_empty();
         let at_limit = input.len() >= self.limits.head_bytes_max as usize;
         // Parse only if the new bytes contain an end, so that a head that arrives byte by byte costs O(n).

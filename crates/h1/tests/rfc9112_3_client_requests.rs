@@ -88,8 +88,8 @@ fn request_lines() {
     check(&[("from HTTP/1.0", &head, Empty, Ok("GET / HTTP/1.1|Host: a"))]);
 }
 
-/// RFC 9112 §3.2.2: absolute form to a proxy, with a Host that is identical to the target's authority, also if a client's Host names
-/// another server; §3.2.4: without a path for a whole server; RFC 9110 §11.7.2.
+/// RFC 9112 §3.2.2: absolute form to a proxy, with a Host that is identical to the target's authority, also if a
+/// client's Host names another server; §3.2.4: without a path for a whole server; RFC 9110 §11.7.2.
 #[test]
 fn requests_to_a_proxy() {
     let host = &[("Host", "h.test:8080")][..];
@@ -180,7 +180,8 @@ fn a_connection_for_one_request() {
     }
 }
 
-/// RFC 9110 §7.8: a request for another protocol may have content, which precedes that protocol; §8.6: POST declares that there is none.
+/// RFC 9110 §7.8: a request for another protocol may have content, which precedes that protocol; §8.6: POST declares
+/// that there is none.
 #[test]
 fn content_before_a_tunnel() {
     let head = request("POST", "/", &[("Host", "a"), ("Upgrade", "x"), ("Content-Length", "7")]);

@@ -10,18 +10,19 @@ use crate::error::ConnectionError;
 /// ENHANCE_YOUR_CALM (RFC 9113 §10.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budgets {
-    /// Burst of streams that the peer resets before their response begins, or causes us to reset; default 200. A request that is opened and
-    /// cancelled costs us all of its work (CVE-2023-44487, and CVE-2025-8671 for resets that the peer provokes). Each complete response
-    /// gives one back, so that some cancelled requests among many on a shared connection do not end it.
+    /// Burst of streams that the peer resets before their response begins, or causes us to reset; default 200. A
+    /// request that is opened and cancelled costs us all of its work (CVE-2023-44487, and CVE-2025-8671 for resets that
+    /// the peer provokes). Each complete response gives one back, so that some cancelled requests among many on a
+    /// shared connection do not end it.
     pub resets: u32,
     /// Number of resets that each second adds; default 33.
     pub resets_per_second: u32,
-    /// PING and SETTINGS acknowledgements that are still in the output; default 1000. Without this limit a peer that does not read makes us
-    /// buffer them all (CVE-2019-9512, CVE-2019-9515).
+    /// PING and SETTINGS acknowledgements that are still in the output; default 1000. Without this limit a peer that
+    /// does not read makes us buffer them all (CVE-2019-9512, CVE-2019-9515).
     pub acks: u32,
-    /// Burst of frames that carry neither a head nor content: PING, SETTINGS, PRIORITY, PRIORITY_UPDATE, WINDOW_UPDATE, RST_STREAM and
-    /// unknown ones; default 2000. Each stream that is opened gives 16 of them back, each DATA frame sent 4. A WINDOW_UPDATE of 1 KiB or more is
-    /// free if as many bytes of content were sent.
+    /// Burst of frames that carry neither a head nor content: PING, SETTINGS, PRIORITY, PRIORITY_UPDATE, WINDOW_UPDATE,
+    /// RST_STREAM and unknown ones; default 2000. Each stream that is opened gives 16 of them back, each DATA frame
+    /// sent 4. A WINDOW_UPDATE of 1 KiB or more is free if as many bytes of content were sent.
     pub control: u32,
     /// Number of such frames that each second adds; default 200.
     pub control_per_second: u32,
@@ -29,13 +30,13 @@ pub struct Budgets {
     pub empty_data: u32,
     /// Number of such frames that each second adds; default 10.
     pub empty_data_per_second: u32,
-    /// CONTINUATION frames of one field block; default 8, or as many as the longest permitted block needs if these are more
-    /// (CVE-2024-27316 and similar).
+    /// CONTINUATION frames of one field block; default 8, or as many as the longest permitted block needs if these are
+    /// more (CVE-2024-27316 and similar).
     pub continuations: u8,
     /// Entries of one SETTINGS frame; default 64. Fewer than a dozen settings are defined.
     pub settings_entries: u16,
-    /// Streams not yet open whose priority is stored; default 16 (RFC 9218 §7.1). The oldest one is dropped; the connection
-    /// does not end.
+    /// Streams not yet open whose priority is stored; default 16 (RFC 9218 §7.1). The oldest one is dropped; the
+    /// connection does not end.
     pub early_priorities: u8,
 }
 
@@ -109,8 +110,8 @@ impl Clock {
     }
 }
 
-/// Acknowledgements in the output, in two groups: those counted until the first group was written, and those since. The output of a busy
-/// connection is never empty, so each group records the output's position after its last frame.
+/// Acknowledgements in the output, in two groups: those counted until the first group was written, and those since. The
+/// output of a busy connection is never empty, so each group records the output's position after its last frame.
 #[derive(Clone, Copy, Debug)]
 struct PendingAcks {
     counts: [u32; 2],
@@ -132,7 +133,8 @@ impl PendingAcks {
     fn subtract_written(&mut self, out: &WriteList) {
         let (written, end) = (out.advanced(), out.advanced() + out.len() as u64);
         for _ in 0..2 {
-            // A position beyond the end is one in an earlier list, which was written completely before the connection returned it.
+            // A position beyond the end is one in an earlier list, which was written completely before the connection
+            // returned it.
             if self.ends[0] <= written || self.ends[0] > end {
                 (self.counts, self.ends) = ([self.counts[1], 0], [self.ends[1], 0]);
             }
@@ -156,8 +158,8 @@ pub(crate) struct BudgetUse {
 const CONTROL_FOR_STREAM: u32 = 16;
 const CONTROL_FOR_DATA: u32 = 4;
 
-/// Increment of a WINDOW_UPDATE from which on sent content pays for it. Common peers announce content in steps of 4 KiB or more, twice
-/// each. A peer may receive several full windows before it reads, and then announce all of them at once.
+/// Increment of a WINDOW_UPDATE from which on sent content pays for it. Common peers announce content in steps of 4 KiB
+/// or more, twice each. A peer may receive several full windows before it reads, and then announce all of them at once.
 const ANNOUNCEMENT_MIN: u32 = 1024;
 
 impl BudgetUse {

@@ -38,7 +38,8 @@ const LIVENESS_PING: [u8; 8] = *b"liveness";
 #[derive(Debug)]
 pub struct Client {
     connection: Connection,
-    // The last stream that the server will answer, from its GOAWAY. A server that begins to shut down sends the largest number first.
+    // The last stream that the server will answer, from its GOAWAY. A server that begins to shut down sends the largest
+    // number first.
     last_processed: Option<u32>,
     draining: bool,
     eof: bool,
@@ -97,8 +98,8 @@ impl Client {
         self.connection.streams.is_empty()
     }
 
-    /// Opens at most `streams` streams before the server's SETTINGS arrive, in place of 100: the limit that it has set on an earlier
-    /// connection.
+    /// Opens at most `streams` streams before the server's SETTINGS arrive, in place of 100: the limit that it has set
+    /// on an earlier connection.
     #[must_use]
     pub fn with_early_streams(mut self, streams: usize) -> Self {
         // One shows whether the limit is still 0.
@@ -112,7 +113,8 @@ impl Client {
         self.has_settings.then_some(self.connection.peer.streams_max as usize)
     }
 
-    /// Number of streams that may be opened now: at most as many as the server allows, and as many as fit the connection's window.
+    /// Number of streams that may be opened now: at most as many as the server allows, and as many as fit the
+    /// connection's window.
     #[must_use]
     pub fn room(&self) -> usize {
         // With more, the unread content of some streams could keep the others from receiving any.
@@ -267,8 +269,8 @@ impl Client {
         }
     }
 
-    /// Sends PING, which the server has to acknowledge (RFC 9113 §6.7). The acknowledgement is no event: any byte of the
-    /// server shows that the connection works.
+    /// Sends PING, which the server has to acknowledge (RFC 9113 §6.7). The acknowledgement is no event: any byte of
+    /// the server shows that the connection works.
     pub fn ping(&mut self, out: &mut WriteList) {
         if !self.connection.is_over() {
             self.connection.send_preface_once(out);
@@ -313,8 +315,8 @@ impl Client {
         self.connection.finish(stream.0, out);
     }
 
-    /// Aborts the exchange with CANCEL. After a complete response this is no error: the rest of the request is just not sent, with NO_ERROR.
-    /// Sends no frame if both halves are complete.
+    /// Aborts the exchange with CANCEL. After a complete response this is no error: the rest of the request is just not
+    /// sent, with NO_ERROR. Sends no frame if both halves are complete.
     pub fn reset(&mut self, stream: StreamId, out: &mut WriteList) {
         // The two halves of a tunnel are independent, so its other half is aborted in any case.
         let is_answered = |stream: &Stream| stream.remote == Remote::Done && stream.local != Local::Tunnel;

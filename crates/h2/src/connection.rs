@@ -453,8 +453,8 @@ impl Connection {
     /// Returns the fault of a frame on a closed stream; `Ok` if the peer may not have received our reset yet.
     #[cold]
     pub(crate) fn check_closed(&self, stream: u32) -> Result<(), ConnectionError> {
-        // RFC 9113 §5.1: frames may be in flight to a stream that we reset. A client may have cancelled any number of its own streams, so
-        // it remembers none of them and ignores late frames on all.
+        // RFC 9113 §5.1: frames may be in flight to a stream that we reset. A client may have cancelled any number of
+        // its own streams, so it remembers none of them and ignores late frames on all.
         if self.role == Role::Client || self.resets.contains(&stream) {
             return Ok(());
         }

@@ -141,7 +141,8 @@ pub(crate) fn trailers(fields: &FieldMap, encoder: &mut Encoder, out: &mut Write
     }
 }
 
-// Fields of HTTP/1 connections, TE, which only requests may have (RFC 9113 §8.2.2), and Content-Length, which the machine writes itself.
+// Fields of HTTP/1 connections, TE, which only requests may have (RFC 9113 §8.2.2), and Content-Length, which the
+// machine writes itself.
 #[inline]
 fn is_ours(name: KnownName) -> bool {
     matches!(name, names::CONTENT_LENGTH | names::TE) || is_connection_specific(name)

@@ -249,7 +249,8 @@ impl<'a> RequestSink<'a> {
         }
         self.seen |= bit;
         let value = field.value;
-        // DEVIATES RFC 7541 §6.2.3: only an authority and a path are forwarded as never indexed. The other values are no secrets.
+        // DEVIATES RFC 7541 §6.2.3: only an authority and a path are forwarded as never indexed. The other values are
+        // no secrets.
         match bit {
             seen::METHOD => {
                 if value.len() > Method::BYTES_MAX {

@@ -164,8 +164,8 @@ impl Server {
 
     /// Parses bytes from the peer, up to the first event. Fills `head` for [`Event::Head`] and [`Event::Trailers`];
     /// otherwise `head` may be cleared. Writes acknowledgements and resets to `out` directly. `out` is the list of
-    /// earlier output or, once that was written whole, a new or cleared one. O(bytes); no allocation once the head's memory and the
-    /// tables have grown.
+    /// earlier output or, once that was written whole, a new or cleared one. O(bytes); no allocation once the head's
+    /// memory and the tables have grown.
     pub fn handle_bytes(&mut self, now: Instant, input: &[u8], head: &mut Head, out: &mut WriteList) -> Handled {
         self.connection.begin_input(now, out);
         self.connection.send_preface_once(out);

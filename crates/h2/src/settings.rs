@@ -23,8 +23,8 @@ pub struct Settings {
     /// Size of a decoded head, with 32 bytes added per field (RFC 9113 §6.5.2); 32 KiB
     /// (SETTINGS_MAX_HEADER_LIST_SIZE).
     pub head_bytes_max: u32,
-    /// Size of the decoded heads of all open streams, beyond which a new one is refused; 1 MiB. A compressed head can be a hundredth of
-    /// its decoded size, so a client could fill much memory with few bytes.
+    /// Size of the decoded heads of all open streams, beyond which a new one is refused; 1 MiB. A compressed head can
+    /// be a hundredth of its decoded size, so a client could fill much memory with few bytes.
     pub heads_bytes_max: u32,
     /// Number of fields in a head, and in a trailer section; 100. A Cookie that is split into pieces counts once.
     pub fields_max: u16,
@@ -94,8 +94,8 @@ impl Settings {
         self.header_table_bytes.min(TABLE_BYTES_MAX)
     }
 
-    /// Number of encoded bytes of a field block: the longest head or trailer section, and one frame more, so that one slightly above its
-    /// limit still gets an error response.
+    /// Number of encoded bytes of a field block: the longest head or trailer section, and one frame more, so that one
+    /// slightly above its limit still gets an error response.
     pub(crate) fn block_bytes_max(&self) -> usize {
         self.head_bytes_max.max(self.trailers_bytes_max) as usize + PAYLOAD_MAX
     }
@@ -165,8 +165,8 @@ impl Default for PeerSettings {
 }
 
 impl PeerSettings {
-    /// Applies the payload of a SETTINGS frame of a server, or of a client (RFC 9113 §6.5.2). Entries are applied in order, so that the last of a
-    /// kind counts; unknown ones are ignored.
+    /// Applies the payload of a SETTINGS frame of a server, or of a client (RFC 9113 §6.5.2). Entries are applied in
+    /// order, so that the last of a kind counts; unknown ones are ignored.
     pub(crate) fn apply(
         &mut self,
         payload: &[u8],

@@ -41,8 +41,9 @@ impl Window {
 
 /// A receive window: the bytes that the peer may send, and the bytes read but not yet announced with WINDOW_UPDATE.
 ///
-/// An announcement is sent when it reaches a quarter of the window, or a step if that is less. Fewer announcements cost less. More of
-/// them let a distant peer send more: in each round trip it can send the window less the part that is read but not announced.
+/// An announcement is sent when it reaches a quarter of the window, or a step if that is less. Fewer announcements cost
+/// less. More of them let a distant peer send more: in each round trip it can send the window less the part that is
+/// read but not announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Receive {
     left: i32,

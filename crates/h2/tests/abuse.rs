@@ -141,7 +141,8 @@ fn control_frames() {
     }
 }
 
-// RFC 9113 §5.1: heads on a stream that the server reset are ignored, but they are work without a request. Trailers belong to their request.
+// RFC 9113 §5.1: heads on a stream that the server reset are ignored, but they are work without a request. Trailers
+// belong to their request.
 #[test]
 fn heads_that_open_no_stream() {
     let late = headers(1, END_STREAM, &[(":method", "GET")]);
@@ -164,8 +165,8 @@ fn heads_that_open_no_stream() {
     assert!(broken.is_some_and(|at| (190..=200).contains(&at)), "{broken:?}");
 }
 
-// A download may last without end, with frames and announcements of any size. Go's client announces each read of 4 KiB or more, for the
-// stream and for the connection.
+// A download may last without end, with frames and announcements of any size. Go's client announces each read of 4 KiB
+// or more, for the stream and for the connection.
 #[test]
 fn window_updates_of_a_long_download() {
     for (frame_len, step) in [(16_384, 16_384), (16_384, 4096), (65_536, 4096)] {
@@ -182,7 +183,8 @@ fn window_updates_of_a_long_download() {
     }
 }
 
-// A client may receive all of several large windows before it reads a byte, and announce them after the last content was sent.
+// A client may receive all of several large windows before it reads a byte, and announce them after the last content
+// was sent.
 #[test]
 fn window_updates_after_the_content() {
     let mut peer = connected();
@@ -210,7 +212,8 @@ fn window_updates_after_the_content() {
     assert!(broken.is_some_and(|at| (1900..=2000).contains(&at)), "{broken:?}");
 }
 
-// CVE-2019-9512: acknowledgements that the peer has read do not count, although a download that its socket limits keeps the output full.
+// CVE-2019-9512: acknowledgements that the peer has read do not count, although a download that its socket limits keeps
+// the output full.
 #[test]
 fn acknowledgements_that_are_read_during_a_download() {
     const QUEUED: usize = 100_000;
@@ -278,8 +281,8 @@ fn many_settings() {
     assert_eq!(until_broken(&mut peer, 1, |_| settings(&[(4, 1); 65])), Some(0));
 }
 
-// Content byte by byte that is not read stays within its windows (RFC 9113 §5.2), and is no reason to end a stream, which may carry short
-// messages to a reader that is late.
+// Content byte by byte that is not read stays within its windows (RFC 9113 §5.2), and is no reason to end a stream,
+// which may carry short messages to a reader that is late.
 #[test]
 fn tiny_data() {
     let mut peer = connected();

@@ -132,8 +132,8 @@ fn an_incomplete_frame_has_the_timeout_of_a_head() {
     }
 }
 
-// §5.1: DATA may be in flight to a stream that was reset. Its time is not limited as that of a head: over a slow link most reads end within
-// such a frame.
+// §5.1: DATA may be in flight to a stream that was reset. Its time is not limited as that of a head: over a slow link
+// most reads end within such a frame.
 #[test]
 fn ignored_content_has_no_timeout_of_its_own() {
     for (why, others, state) in [("another stream", get(3), "nothing"), ("no other stream", vec![], "keep-alive")] {

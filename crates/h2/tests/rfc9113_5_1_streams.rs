@@ -166,7 +166,8 @@ fn streams_beyond_the_limit_are_refused() {
     assert_eq!(peer.server.streams(), 3);
 }
 
-// §10.5.1: a field that is in the table costs one byte in each head. The decoded heads of open streams have a common bound.
+// §10.5.1: a field that is in the table costs one byte in each head. The decoded heads of open streams have a common
+// bound.
 #[test]
 fn heads_of_open_streams() {
     // `get` has four pseudo-fields with 32 bytes each, and about 40 bytes of text.

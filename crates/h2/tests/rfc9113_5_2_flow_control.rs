@@ -71,7 +71,8 @@ fn an_end_without_content_needs_no_window() {
     assert_eq!(peer.take(), "< 1 end");
 }
 
-// §5.2: bytes that were read are announced in steps of a quarter of a window, at most 128 KiB for a stream, for the stream and for the connection.
+// §5.2: bytes that were read are announced in steps of a quarter of a window, at most 128 KiB for a stream, for the
+// stream and for the connection.
 #[test]
 fn window_updates_follow_a_quarter_of_a_window_of_content() {
     let mut peer = Peer::connected(Settings { stream_window: 1000, connection_window: 65_535, ..Settings::default() });
@@ -147,7 +148,8 @@ fn content_respects_the_windows_of_the_peer() {
     assert_eq!(peer.take(), "> 1 DATA d");
 }
 
-// §8.1: trailers may follow content of a declared length, and §6.9: they need no window. Otherwise the last byte ends the stream.
+// §8.1: trailers may follow content of a declared length, and §6.9: they need no window. Otherwise the last byte ends
+// the stream.
 #[test]
 fn trailers_after_declared_content_need_no_window() {
     let begin = || {

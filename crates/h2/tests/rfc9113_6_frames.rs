@@ -173,7 +173,8 @@ fn draining() {
     }
 }
 
-// A response with `Connection: close` begins a graceful shutdown: HTTP/2 has no such field. Other options of the field do not.
+// A response with `Connection: close` begins a graceful shutdown: HTTP/2 has no such field. Other options of the field
+// do not.
 #[test]
 fn a_response_that_closes() {
     let mut peer = Peer::connected(Settings::default());

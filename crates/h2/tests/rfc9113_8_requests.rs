@@ -203,8 +203,8 @@ fn content_length() {
     ]);
 }
 
-// §8.1, §8.1.1: a client may stop its upload when the response begins, which it still reads. Then only the content is malformed. After the
-// whole response NO_ERROR ends the stream: curl 7.88 waits for a reset then.
+// §8.1, §8.1.1: a client may stop its upload when the response begins, which it still reads. Then only the content is
+// malformed. After the whole response NO_ERROR ends the stream: curl 7.88 waits for a reset then.
 #[test]
 fn content_below_its_length_after_the_response_has_begun() {
     let upload = headers(1, 0, &with(POST_FIELDS, &[("content-length", "5")]));

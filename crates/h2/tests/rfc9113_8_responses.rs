@@ -381,8 +381,8 @@ fn frames_that_a_server_must_not_send() {
     assert!(upstream.take().ends_with(&broken("PROTOCOL_ERROR")));
 }
 
-// §5.1: frames may be in flight to any number of streams that the client has cancelled. They are ignored and return to the connection's
-// window, and the other streams continue.
+// §5.1: frames may be in flight to any number of streams that the client has cancelled. They are ignored and return to
+// the connection's window, and the other streams continue.
 #[test]
 fn frames_in_flight_to_cancelled_streams_are_ignored() {
     let mut upstream = UpstreamPeer::connected(&[(3, 4096)]);
@@ -403,7 +403,8 @@ fn frames_in_flight_to_cancelled_streams_are_ignored() {
     assert_eq!(upstream.take(), format!("< {} 200", last.0));
 }
 
-// An upload may last without end, although Go's server announces each read of 4 KiB or more, for the stream and for the connection.
+// An upload may last without end, although Go's server announces each read of 4 KiB or more, for the stream and for the
+// connection.
 #[test]
 fn window_updates_of_a_long_upload() {
     for frame_len in [16_384, 65_536] {
@@ -424,8 +425,8 @@ fn window_updates_of_a_long_upload() {
     }
 }
 
-// §8.1: a server may respond completely before it has the whole request. The rest is not sent then, which is no error; the half of a tunnel
-// that is open has still an error, and so has a request whose response is not complete.
+// §8.1: a server may respond completely before it has the whole request. The rest is not sent then, which is no error;
+// the half of a tunnel that is open has still an error, and so has a request whose response is not complete.
 #[test]
 fn resets_after_a_complete_response() {
     let post = request("POST", "/", &[("host", "b.test")]);
@@ -445,7 +446,8 @@ fn resets_after_a_complete_response() {
     }
 }
 
-// §5.1.2: at most as many streams as the server allows; before its SETTINGS arrive at most a hundred, or as many as on an earlier connection.
+// §5.1.2: at most as many streams as the server allows; before its SETTINGS arrive at most a hundred, or as many as on
+// an earlier connection.
 #[test]
 fn the_servers_limit() {
     let mut upstream = UpstreamPeer::connected(&[(3, 2)]);
@@ -474,8 +476,8 @@ fn the_servers_limit() {
     }
 }
 
-// §6.8: after a GOAWAY, also one with the largest number, no stream is opened. Those beyond the last one were not processed and may be
-// retried; the others are still answered.
+// §6.8: after a GOAWAY, also one with the largest number, no stream is opened. Those beyond the last one were not
+// processed and may be retried; the others are still answered.
 #[test]
 fn goaway_in() {
     let mut upstream = UpstreamPeer::connected(&[]);

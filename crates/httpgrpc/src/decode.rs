@@ -118,8 +118,8 @@ impl<M: Message> Decoder<M> {
         self.shrink_buffers(bytes_max);
     }
 
-    /// As [`release_memory`](Self::release_memory), but keeps the decompressor, about 40 KiB. For a decoder that will be used
-    /// again soon.
+    /// As [`release_memory`](Self::release_memory), but keeps the decompressor, about 40 KiB. For a decoder that will
+    /// be used again soon.
     pub fn shrink_buffers(&mut self, bytes_max: usize) {
         self.field_parser.release_memory(bytes_max / 4);
         self.message.release_memory(bytes_max / 4);

@@ -178,7 +178,8 @@ impl Messages {
         match step.made {
             // Neither input nor output: another call could not make progress.
             0 if step.used == 0 && len > 0 => Err(DecodeError::Gzip),
-            // Input without output, as in a header: continue with the rest. Or the full block before had all of the output.
+            // Input without output, as in a header: continue with the rest. Or the full block before had all of the
+            // output.
             0 => self.inflate(left - step.used as u32, input, blocks),
             made => Ok(Some(Piece::Inflated(block.freeze(0..made)))),
         }

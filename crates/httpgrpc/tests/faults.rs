@@ -259,7 +259,8 @@ fn gzip_members() {
     }
 }
 
-// The last byte of a message may be the last one of a block. Then no output is left, but that shows only in the next step.
+// The last byte of a message may be the last one of a block. Then no output is left, but that shows only in the next
+// step.
 #[test]
 fn a_message_may_fill_its_last_block() {
     const BLOCK: usize = 32 * 1024;

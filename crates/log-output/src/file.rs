@@ -186,8 +186,8 @@ impl LogFile {
     pub(crate) fn roll_if_due(&mut self) {
         let Some(due) = self.roller.as_mut().and_then(|roller| roller.take_due(SystemTime::now())) else { return };
         self.follow();
-        // True if another process, as during an upgrade, has rolled the file since then. A file that was created while the clock was
-        // ahead was not.
+        // True if another process, as during an upgrade, has rolled the file since then. A file that was created while
+        // the clock was ahead was not.
         let is_rolled = self.created_at + CREATION_LAG >= due && self.created_at <= SystemTime::now();
         // An empty file has no lines to keep.
         if self.is_regular && self.bytes > 0 && !is_rolled && self.may_roll() {
@@ -280,8 +280,9 @@ fn directory_mode(spec: &FileSpec, directory: &Path) -> u32 {
     }
 }
 
-/// Returns whether a file that was opened by its path is this user's own regular file, and not reached by a link. A user with write
-/// permission for the directory could otherwise place a link there, and have the attributes of any file changed.
+/// Returns whether a file that was opened by its path is this user's own regular file, and not reached by a link. A
+/// user with write permission for the directory could otherwise place a link there, and have the attributes of any file
+/// changed.
 fn is_own(file: &File, path: &Path) -> bool {
     let (Ok(opened), Ok(named)) = (file.metadata(), fs::symlink_metadata(path)) else { return false };
     opened.is_file()
@@ -290,8 +291,9 @@ fn is_own(file: &File, path: &Path) -> bool {
         && (opened.dev(), opened.ino()) == (named.dev(), named.ino())
 }
 
-/// Gives a file the group and the owner of another one, and these permissions or those of the other one, so that a program that reads
-/// the log may read this file too. Only root may change the owner; each attribute that cannot be changed stays.
+/// Gives a file the group and the owner of another one, and these permissions or those of the other one, so that a
+/// program that reads the log may read this file too. Only root may change the owner; each attribute that cannot be
+/// changed stays.
 pub(crate) fn copy_attributes(file: &File, from: &Metadata, mode: Option<u32>) {
     // The owner comes last: a process may have the right to change it, but not that to change another user's file.
     // A filter of system calls may refuse even a change to the present group.

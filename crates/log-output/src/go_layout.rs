@@ -1,5 +1,5 @@
-//! The parts of Go's layouts: a time is written as the second of January 2006, 15:04:05, in a zone 7 hours west of UTC (Go, package
-//! time, Layout).
+//! The parts of Go's layouts: a time is written as the second of January 2006, 15:04:05, in a zone 7 hours west of UTC
+//! (Go, package time, Layout).
 
 /// A part of a layout.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

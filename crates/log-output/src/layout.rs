@@ -81,7 +81,8 @@ impl TimeLayout {
     }
 }
 
-/// Returns whether `text` begins with these pieces and has no more. Numbers count by their digits: a 13th month is one too.
+/// Returns whether `text` begins with these pieces and has no more. Numbers count by their digits: a 13th month is one
+/// too.
 fn is_written(pieces: &[Piece], text: &[u8]) -> bool {
     match pieces {
         [] => text.is_empty(),

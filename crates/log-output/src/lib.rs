@@ -6,7 +6,8 @@
 //! - `writer`: the thread of an output
 //! - `file`: a file with its permissions; `roll`: when it is renamed, compressed and removed
 //! - `net`: a connection to a collector
-//! - [`TimeLayout`]: times in Go's notation, for lines and for the names of files; [`go_layout`]: the parts of that notation
+//! - [`TimeLayout`]: times in Go's notation, for lines and for the names of files; [`go_layout`]: the parts of that
+//!   notation
 
 mod batch;
 mod file;

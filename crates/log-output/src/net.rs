@@ -1,5 +1,5 @@
-//! A collector of logs, over a socket. After the first connection, which reports a mistake to the load that opens it, the
-//! thread of the output connects, so that no request waits for the collector.
+//! A collector of logs, over a socket. After the first connection, which reports a mistake to the load that opens it,
+//! the thread of the output connects, so that no request waits for the collector.
 
 use std::fmt;
 use std::io::{self, Write as _};
@@ -58,7 +58,8 @@ impl fmt::Display for NetSpec {
     }
 }
 
-/// Returns whether a line is longer than a datagram can be, so that another attempt would fail too. Of an error of [`send_datagram`].
+/// Returns whether a line is longer than a datagram can be, so that another attempt would fail too. Of an error of
+/// [`send_datagram`].
 pub(crate) fn is_line_too_long(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::MSGSIZE.raw_os_error())
 }
@@ -150,7 +151,8 @@ impl Collector {
         if socket.is_datagram() {
             for line in first..batch.len() {
                 if let Err(error) = send_datagram(|| socket.send(batch.lines(line, line + 1))) {
-                    // Datagrams have no connection that could be lost, but the collector may have bound its socket again.
+                    // Datagrams have no connection that could be lost, but the collector may have bound its socket
+                    // again.
                     if !is_line_too_long(&error) {
                         self.lose();
                     }
@@ -200,8 +202,8 @@ impl Collector {
 /// Sends a datagram by one or two calls of `send`.
 fn send_datagram(mut send: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     match send() {
-        // ip(7), IP_MTU_DISCOVER: when a router could not forward an earlier datagram, the next call of any length reports it. The
-        // error is then taken from the socket.
+        // ip(7), IP_MTU_DISCOVER: when a router could not forward an earlier datagram, the next call of any length
+        // reports it. The error is then taken from the socket.
         Err(error) if is_line_too_long(&error) => send(),
         sent => sent,
     }
@@ -253,8 +255,8 @@ impl Socket {
         }
     }
 
-    /// Returns whether the collector has closed the stream. Without this check the first write after the close would succeed, and its lines
-    /// would be lost.
+    /// Returns whether the collector has closed the stream. Without this check the first write after the close would
+    /// succeed, and its lines would be lost.
     fn is_closed_by_peer(&self) -> bool {
         let stream: BorrowedFd<'_> = match self {
             Self::Tcp(stream) => stream.as_fd(),

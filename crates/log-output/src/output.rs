@@ -47,8 +47,8 @@ pub enum WhenFull {
     Wait,
 }
 
-/// While one lives, no thread waits for room in a full queue: all full queues drop lines and count them. For work in which
-/// every thread takes part, such as a shutdown, so that an absent collector does not hold it up for ever.
+/// While one lives, no thread waits for room in a full queue: all full queues drop lines and count them. For work in
+/// which every thread takes part, such as a shutdown, so that an absent collector does not hold it up for ever.
 pub struct DropWhenFull(());
 
 impl DropWhenFull {
@@ -97,8 +97,8 @@ pub fn flush_all(limit: Duration) {
     flush(&each(), Command::Flush, limit);
 }
 
-/// As [`flush_all`], before the process ends: no line waits for a collector that cannot be reached, so that its absence does not delay the
-/// end. Lines lost this way are reported.
+/// As [`flush_all`], before the process ends: no line waits for a collector that cannot be reached, so that its absence
+/// does not delay the end. Lines lost this way are reported.
 pub fn end_all(limit: Duration) {
     flush(&each(), Command::LastFlush, limit);
 }
@@ -179,8 +179,8 @@ impl OutputSpec {
         }
     }
 
-    /// Returns whether two specs of one output (with equal [`key`](Self::key)s) have the same options. Each may spell the path in its
-    /// own way.
+    /// Returns whether two specs of one output (with equal [`key`](Self::key)s) have the same options. Each may spell
+    /// the path in its own way.
     pub fn has_options_of(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::File(one), Self::File(two)) => *one == FileSpec { path: one.path.clone(), ..two.clone() },
@@ -206,10 +206,11 @@ impl Output {
     /// [`configure`](Self::configure).
     ///
     /// # Errors
-    /// The file cannot be opened, the collector cannot be reached (without a soft start), or the system refuses a thread.
+    /// The file cannot be opened, the collector cannot be reached (without a soft start), or the system refuses a
+    /// thread.
     pub fn open(spec: &OutputSpec) -> io::Result<Arc<Self>> {
-        // Two threads must not open an output twice. The table itself is not locked meanwhile: a file on a server that does not respond may
-        // block for ever, and the other outputs are still listed and flushed.
+        // Two threads must not open an output twice. The table itself is not locked meanwhile: a file on a server that
+        // does not respond may block for ever, and the other outputs are still listed and flushed.
         static OPENING: Mutex<()> = Mutex::new(());
         let _opening = lock(&OPENING);
         let open = lock(&OUTPUTS).get(&spec.key()).and_then(Weak::upgrade);
@@ -305,8 +306,8 @@ impl Output {
         self.queue.is_none()
     }
 
-    /// Queues a line, which `format` appends to the buffer given, and returns true. On the output's own thread the line is neither
-    /// formatted nor queued, and the result is false: the thread would wait for itself.
+    /// Queues a line, which `format` appends to the buffer given, and returns true. On the output's own thread the line
+    /// is neither formatted nor queued, and the result is false: the thread would wait for itself.
     pub fn write(&self, when_full: WhenFull, format: impl FnOnce(&mut Vec<u8>)) -> bool {
         let Some(queue) = &self.queue else { return true };
         if writer::is_thread_of(self.number) {
@@ -341,9 +342,11 @@ impl StreamFacts {
     }
 }
 
-/// Returns whether systemd has connected the stream to the journal, which reads a priority such as `<6>` at the start of each line.
+/// Returns whether systemd has connected the stream to the journal, which reads a priority such as `<6>` at the start
+/// of each line.
 pub fn is_journal(stream: &impl AsFd) -> bool {
-    // systemd sets the variable to the device and the inode of the journal's stream, so that a redirected stream is not mistaken for it.
+    // systemd sets the variable to the device and the inode of the journal's stream, so that a redirected stream is not
+    // mistaken for it.
     std::env::var("JOURNAL_STREAM").is_ok_and(|journal| {
         rustix::fs::fstat(stream).is_ok_and(|stat| journal == format!("{}:{}", stat.st_dev, stat.st_ino))
     })

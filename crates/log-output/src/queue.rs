@@ -1,7 +1,7 @@
 //! Lines and commands that wait for the thread of an output.
 //!
-//! The lines are one buffer that the thread swaps for an empty one, so that a line costs one copy under a lock that is free almost always.
-//! They keep the order in which they were queued, those of different threads too.
+//! The lines are one buffer that the thread swaps for an empty one, so that a line costs one copy under a lock that is
+//! free almost always. They keep the order in which they were queued, those of different threads too.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;

@@ -21,8 +21,8 @@ const ENDINGS: [&str; 2] = [".gz", ".zst"];
 /// Ending of a file that is being compressed.
 const UNFINISHED: &str = ".part";
 const MINUTE: Duration = Duration::from_secs(60);
-/// Minutes in which each time of day comes: 2:30 of the day that has it before a change to summer time, in which it is missing, comes 47 hours
-/// later, and any time comes after at most 25 hours on the other days.
+/// Minutes in which each time of day comes: 2:30 of the day that has it before a change to summer time, in which it is
+/// missing, comes 47 hours later, and any time comes after at most 25 hours on the other days.
 const SEARCH_MINUTES: u32 = 49 * 60;
 
 /// When a file is rolled, and which rolled files are kept.
@@ -115,15 +115,16 @@ impl Roller {
         self.spec.bytes_max
     }
 
-    /// Compresses and removes rolled files of an earlier process or of other options: some may have expired, and a process that ended may
-    /// have left some uncompressed. Does so once, at the first line rather than at the start, because a configuration that opens a file may
-    /// still be rejected.
+    /// Compresses and removes rolled files of an earlier process or of other options: some may have expired, and a
+    /// process that ended may have left some uncompressed. Does so once, at the first line rather than at the start,
+    /// because a configuration that opens a file may still be rejected.
     pub(crate) fn begin(&mut self) {
         if std::mem::replace(&mut self.is_begun, true) {
             return;
         }
         let (path, spec) = (self.path.clone(), self.spec.clone());
-        // The thread ends at once, as most logs are not rolled for a long time. If the system refuses it, the next roll does its work.
+        // The thread ends at once, as most logs are not rolled for a long time. If the system refuses it, the next roll
+        // does its work.
         let _ = std::thread::Builder::new().name("log-roll".into()).spawn(move || sweep(&path, &spec));
     }
 
@@ -176,7 +177,8 @@ impl Roller {
         Ok(())
     }
 
-    /// Starts the thread that compresses and removes files, so that the log is written in the meantime. It ends with the roller.
+    /// Starts the thread that compresses and removes files, so that the log is written in the meantime. It ends with
+    /// the roller.
     fn start_sweeper(&self) -> io::Result<SyncSender<()>> {
         let (sweeper, requests) = sync_channel(1);
         let (path, spec) = (self.path.clone(), self.spec.clone());
@@ -247,7 +249,8 @@ fn sweep(path: &Path, spec: &RollSpec) {
     }
 }
 
-/// Returns the rolled files of `path`, each with the time of its last line. Another log's file may begin with the same stem.
+/// Returns the rolled files of `path`, each with the time of its last line. Another log's file may begin with the same
+/// stem.
 fn rolled(path: &Path, stamp: &StampLayout) -> Vec<(SystemTime, PathBuf)> {
     let (stem, extension) = parts(path);
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -276,7 +279,8 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
     path.into()
 }
 
-/// Replaces a file by its compressed form, which keeps the time of the last line. Does nothing if another thread or process does it.
+/// Replaces a file by its compressed form, which keeps the time of the last line. Does nothing if another thread or
+/// process does it.
 fn compress(path: &Path, modified: SystemTime, compression: Compression) -> io::Result<()> {
     let ending = if compression == Compression::Zstd { ENDINGS[1] } else { ENDINGS[0] };
     let unfinished = with_ending(path, UNFINISHED);
@@ -323,8 +327,8 @@ fn open_itself(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(Errno::LOOP.into()) }
 }
 
-/// Creates the file for a compressed form, and locks it until it is closed. `None`: another thread or process has the lock, or had it until
-/// now.
+/// Creates the file for a compressed form, and locks it until it is closed. `None`: another thread or process has the
+/// lock, or had it until now.
 fn lock_unfinished(path: &Path) -> io::Result<Option<File>> {
     // The file is always a new one: a file that another user has placed there would let that user read the log.
     let create = || OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path);
@@ -341,17 +345,20 @@ fn lock_unfinished(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Removes a file that a process has left unfinished, unless another one compresses it; and a link, or a file of another type.
+/// Removes a file that a process has left unfinished, unless another one compresses it; and a link, or a file of
+/// another type.
 fn remove_abandoned(path: &Path) {
     // After a failure to remove it, the next sweep tries it again.
     match open_itself(OpenOptions::new().write(true), path) {
         Ok(file) => {
-            // Held until the file is removed: a process that opens it meanwhile finds it locked, or finds that it no longer has the name.
+            // Held until the file is removed: a process that opens it meanwhile finds it locked, or finds that it no
+            // longer has the name.
             if let Ok(Some(_lock)) = lock(file, path) {
                 let _ = fs::remove_file(path);
             }
         }
-        // open(2): a link; a socket, or a FIFO that nothing reads. Another error, such as EACCES, may be that of a file in use.
+        // open(2): a link; a socket, or a FIFO that nothing reads. Another error, such as EACCES, may be that of a file
+        // in use.
         Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::LOOP | Errno::NXIO)) => {
             let _ = fs::remove_file(path);
         }
@@ -478,8 +485,8 @@ mod tests {
         }
     }
 
-    // Two processes that share a log, as during an upgrade, sweep the same files: one of them compresses a file. A file that a killed process
-    // has left unfinished is written again.
+    // Two processes that share a log, as during an upgrade, sweep the same files: one of them compresses a file. A file
+    // that a killed process has left unfinished is written again.
     #[test]
     fn a_file_is_compressed_once() {
         let directory = new_directory("part");
@@ -532,7 +539,8 @@ mod tests {
         fs::remove_dir_all(&directory).unwrap();
     }
 
-    // A user with write permission for the directory must not gain access to files elsewhere by a link, a FIFO or a file of that user.
+    // A user with write permission for the directory must not gain access to files elsewhere by a link, a FIFO or a
+    // file of that user.
     #[test]
     fn links_are_not_followed() {
         let directory = new_directory("links");

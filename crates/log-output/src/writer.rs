@@ -11,8 +11,8 @@ use crate::net::{Collector, is_line_too_long};
 use crate::output::OutputSpec;
 use crate::queue::{Command, LineQueue};
 
-/// How long the thread sleeps after it has written, so that lines gather. A thread that waited for each line would be woken for each,
-/// which costs the worker more than everything else about the line.
+/// How long the thread sleeps after it has written, so that lines gather. A thread that waited for each line would be
+/// woken for each, which costs the worker more than everything else about the line.
 const PAUSE: Duration = Duration::from_millis(5);
 /// How often lost lines are reported, and how long the thread waits for a line at most.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);

@@ -13,8 +13,8 @@ fn waiting_threads_go_on() {
     let line = [b'x'; 64 * 1024];
     let write = |when_full| assert!(output.write(when_full, |buffer| buffer.extend_from_slice(&line)));
     let dropped = || lost_lines().iter().map(|lost| lost.dropped).sum::<u64>();
-    // The queue has 4 MiB, which are 64 lines. The output's thread takes lines once, and keeps them because the collector is absent. So
-    // once more are kept and a line is dropped, the queue stays full.
+    // The queue has 4 MiB, which are 64 lines. The output's thread takes lines once, and keeps them because the
+    // collector is absent. So once more are kept and a line is dropped, the queue stays full.
     let mut kept = 0;
     let before = loop {
         let before = dropped();

@@ -1,4 +1,5 @@
-//! A line that a collector has taken in part when the process gives it up: as a test of the end of a process, one of its own.
+//! A line that a collector has taken in part when the process gives it up: as a test of the end of a process, one of
+//! its own.
 
 use std::os::unix::net::UnixListener;
 use std::time::Duration;

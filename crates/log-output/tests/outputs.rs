@@ -1,4 +1,5 @@
-//! Outputs as a server uses them: lines from several threads, files that are rolled, moved and full, collectors that go away.
+//! Outputs as a server uses them: lines from several threads, files that are rolled, moved and full, collectors that go
+//! away.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{TcpListener, UdpSocket};
@@ -106,7 +107,8 @@ fn no_line_is_lost_or_torn() {
     }
 }
 
-// Caddy's documentation of `output file`: `mode`, `dir_mode`, `roll_compression`; new options apply when a configuration takes effect.
+// Caddy's documentation of `output file`: `mode`, `dir_mode`, `roll_compression`; new options apply when a
+// configuration takes effect.
 #[test]
 fn permissions_and_compression() {
     let directory = LogDirectory::new("modes");
@@ -144,8 +146,8 @@ fn file_with_ending(directory: &LogDirectory, ending: &str) -> PathBuf {
     }
 }
 
-// A program that reads the log, such as a shipper, is not locked out by the rolling: as in Caddy, the new file and the compressed one
-// have the owner of the rolled file, and its permissions unless `mode` is set.
+// A program that reads the log, such as a shipper, is not locked out by the rolling: as in Caddy, the new file and the
+// compressed one have the owner of the rolled file, and its permissions unless `mode` is set.
 #[test]
 fn a_rolled_file_hands_on_its_attributes() {
     let is_root = rustix::process::geteuid().is_root();
@@ -168,7 +170,8 @@ fn a_rolled_file_hands_on_its_attributes() {
     }
 }
 
-// As in Caddy, the first line, not the next roll, compresses and removes rolled files of an earlier process; new options apply to them too.
+// As in Caddy, the first line, not the next roll, compresses and removes rolled files of an earlier process; new
+// options apply to them too.
 #[test]
 fn rolled_files_of_an_earlier_process() {
     let directory = LogDirectory::new("earlier");
@@ -198,7 +201,8 @@ fn wait_for_names(directory: &LogDirectory, names: &[String]) {
     }
 }
 
-// A full disk, and a directory in which no file can be made: lines are lost, the output works again when the cause is gone.
+// A full disk, and a directory in which no file can be made: lines are lost, the output works again when the cause is
+// gone.
 #[test]
 fn faults_of_files() {
     let directory = LogDirectory::new("faults");

@@ -126,8 +126,8 @@ fn is_attribute(text: &str) -> bool {
 }
 
 /// Returns the name and the value of each cookie of a `Cookie` field's value (RFC 6265 §5.4), the value without quotes.
-/// As in Go, a pair without `=` has an empty value, and a pair is no cookie if its name is not a token or its value has a
-/// byte that RFC 6265 §4.1.1 excludes; a space and a comma are allowed. O(n).
+/// As in Go, a pair without `=` has an empty value, and a pair is no cookie if its name is not a token or its value has
+/// a byte that RFC 6265 §4.1.1 excludes; a space and a comma are allowed. O(n).
 pub fn cookies(field: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     field.split(|&byte| byte == b';').map(<[u8]>::trim_ascii).filter_map(|pair| {
         let end = pair.iter().position(|&byte| byte == b'=').unwrap_or(pair.len());

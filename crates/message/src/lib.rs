@@ -4,14 +4,14 @@
 //! In reading order:
 //! - [`syntax`]: the bytes that a token, a field value and a comma-separated list may hold
 //! - [`Method`], [`StatusCode`], [`Version`], [`StreamId`]: the small types
-//! - [`KnownName`], [`names`], [`NameRef`], [`FieldName`], [`FieldValue`], [`OwnedValue`], [`FieldLine`]: interned field names, values,
-//!   and both
+//! - [`KnownName`], [`names`], [`NameRef`], [`FieldName`], [`FieldValue`], [`OwnedValue`], [`FieldLine`]: interned
+//!   field names, values, and both
 //! - [`FieldMap`]: an ordered list of fields in one arena
 //! - [`Target`], [`path`], [`query`]: the request target, percent-decoding, path cleaning and the pairs of a query
 //! - [`Head`], [`ResponseHead`], [`Cookie`]: whole heads
 //! - [`Block`], [`BlockMut`], [`Chunk`], [`Home`]: reference-counted buffers that return to their pool
-//! - [`ServerEvent`], [`ClientEvent`], [`Handled`], [`OpenError`], [`BodyLength`], [`Framing`], [`WaitsFor`]: the types that a protocol
-//!   machine and its driver exchange
+//! - [`ServerEvent`], [`ClientEvent`], [`Handled`], [`OpenError`], [`BodyLength`], [`Framing`], [`WaitsFor`]: the types
+//!   that a protocol machine and its driver exchange
 //! - [`WriteList`]: the queue of bytes that a connection has to write
 //!
 //! This crate uses no socket, clock, task or lock.

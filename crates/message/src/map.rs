@@ -70,8 +70,8 @@ struct FieldEntry {
     spare: Spare,
 }
 
-/// Two small properties of an entry in one byte, which keeps the entry at 16 bytes: the lower seven bits are the slack, the unused bytes
-/// after the value that a longer value may take. The highest bit marks a sensitive field.
+/// Two small properties of an entry in one byte, which keeps the entry at 16 bytes: the lower seven bits are the slack,
+/// the unused bytes after the value that a longer value may take. The highest bit marks a sensitive field.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Spare(u8);
 
@@ -332,8 +332,8 @@ impl FieldMap {
         }
     }
 
-    /// The value of Content-Length (RFC 9110 §8.6); `None` without the field. An error if it is repeated, not a number, or
-    /// at least 2^63: a peer with signed numbers would read another length.
+    /// The value of Content-Length (RFC 9110 §8.6); `None` without the field. An error if it is repeated, not a number,
+    /// or at least 2^63: a peer with signed numbers would read another length.
     pub fn content_length(&self) -> Result<Option<u64>, ContentLengthError> {
         let Some(value) = self.get(names::CONTENT_LENGTH) else { return Ok(None) };
         if self.is_repeated(names::CONTENT_LENGTH) {
@@ -343,7 +343,8 @@ impl FieldMap {
         length.map(Some).ok_or(ContentLengthError::Malformed)
     }
 
-    /// Returns whether a request with these fields has content (RFC 9112 §6.3): Transfer-Encoding, or a Content-Length above 0.
+    /// Returns whether a request with these fields has content (RFC 9112 §6.3): Transfer-Encoding, or a Content-Length
+    /// above 0.
     #[must_use]
     pub fn declares_content(&self) -> bool {
         self.contains(names::TRANSFER_ENCODING) || self.content_length().ok().flatten() > Some(0)
@@ -403,7 +404,8 @@ impl FieldMap {
         at as u32
     }
 
-    /// Removes the fields of this name from a position on. Returns their number, and a mark if one of them was sensitive.
+    /// Removes the fields of this name from a position on. Returns their number, and a mark if one of them was
+    /// sensitive.
     fn remove_from(&mut self, from: usize, name: NameRef<'_>) -> (usize, Spare) {
         let before = self.entries.len();
         let (mut kept, mut removed) = (from, Spare::default());
@@ -603,7 +605,8 @@ impl FieldMap {
         }
     }
 
-    /// Marks the field that was appended last as sensitive: an intermediary that forwards it must not let it be indexed (RFC 7541 §6.2.3).
+    /// Marks the field that was appended last as sensitive: an intermediary that forwards it must not let it be indexed
+    /// (RFC 7541 §6.2.3).
     #[cold]
     pub fn mark_last_sensitive(&mut self) {
         if let Some(last) = self.entries.last_mut() {
@@ -619,8 +622,8 @@ impl FieldMap {
         }
     }
 
-    /// Appends `between` and `value` to the last field's value if that field has this name; else appends a field. An empty value adds
-    /// nothing to another one. The caller has checked the value's bytes.
+    /// Appends `between` and `value` to the last field's value if that field has this name; else appends a field. An
+    /// empty value adds nothing to another one. The caller has checked the value's bytes.
     ///
     /// # Panics
     /// If this is the 65 536th field, or the arena would exceed 4 GiB.
@@ -632,7 +635,8 @@ impl FieldMap {
                 if usize::from(last.known) == name.index()
                     && (last.value_at + last.value_len) as usize == self.arena.len() =>
             {
-                // Nothing is between an empty value and another one, so that the result neither begins nor ends with a separator.
+                // Nothing is between an empty value and another one, so that the result neither begins nor ends with a
+                // separator.
                 let between = if last.value_len == 0 || value.is_empty() { b"" } else { between };
                 last.value_len += (between.len() + value.len()) as u32;
                 self.arena.extend_from_slice(between);
@@ -642,7 +646,8 @@ impl FieldMap {
         }
     }
 
-    /// Merges all fields of a name into the first one, their values in order and separated by `between`, without the empty ones. O(bytes).
+    /// Merges all fields of a name into the first one, their values in order and separated by `between`, without the
+    /// empty ones. O(bytes).
     ///
     /// # Panics
     /// If the arena would exceed 4 GiB.
@@ -674,8 +679,8 @@ impl FieldMap {
         self.remove_from(first + 1, NameRef::Known(name));
     }
 
-    /// Copies the bytes that the recorded ranges refer to into the arena, from its start. The first `line_len` bytes are
-    /// the request line.
+    /// Copies the bytes that the recorded ranges refer to into the arena, from its start. The first `line_len` bytes
+    /// are the request line.
     ///
     /// # Panics
     /// If `line_len` exceeds the length of `bytes`.

@@ -29,8 +29,8 @@ pub enum Method<'a> {
 }
 
 impl<'a> Method<'a> {
-    /// The bytes of the longest method that the protocol machines accept; a longer one is 501 (RFC 9112 §3). The longest registered
-    /// method has 17 bytes.
+    /// The bytes of the longest method that the protocol machines accept; a longer one is 501 (RFC 9112 §3). The
+    /// longest registered method has 17 bytes.
     pub const BYTES_MAX: usize = 64;
 
     /// Parses a method; `None` when the bytes are not a token. O(n).

@@ -135,8 +135,8 @@ impl ResponseHead {
         self.fields.insert(names::LAST_MODIFIED, value);
     }
 
-    /// Iterates over the field lines to send. With 1xx, 204 and 304, which have no content, the fields that frame content are left
-    /// out (RFC 9110 §8.6), with 304 also those that describe it (§15.4.5).
+    /// Iterates over the field lines to send. With 1xx, 204 and 304, which have no content, the fields that frame
+    /// content are left out (RFC 9110 §8.6), with 304 also those that describe it (§15.4.5).
     pub fn sendable(&self) -> impl Iterator<Item = FieldLine<'_>> {
         let bare = self.status.forbids_content();
         let is_304 = self.status == StatusCode::NOT_MODIFIED;

@@ -19,7 +19,8 @@ macro_rules! codes {
                 }
             }
 
-            /// The whole HTTP/1.1 status line with its line end (RFC 9112 §4); `None` for a code that is not registered.
+            /// The whole HTTP/1.1 status line with its line end (RFC 9112 §4); `None` for a code that is not
+            /// registered.
             #[must_use]
             pub const fn status_line(self) -> Option<&'static str> {
                 match self.0 {

@@ -66,10 +66,10 @@ pub struct Target<'a> {
 impl<'a> Target<'a> {
     /// Parses a target. Does not check which form the method allows. O(n), no allocation.
     ///
-    /// DEVIATES RFC 3986 §3.4: `" < > \ ^ { | }` and the back quote in a query are accepted,
-    /// because clients send them unencoded, and applications sign the query as they send it. Other bytes that some clients
-    /// send unencoded are an error here; [`Head`](crate::Head) percent-encodes them: in a path `" < > \ ^ { | }`, the back
-    /// quote and all bytes above 0x7f, in a query the bytes above 0x7f. A fragment is always an error.
+    /// DEVIATES RFC 3986 §3.4: `" < > \ ^ { | }` and the back quote in a query are accepted, because clients send them
+    /// unencoded, and applications sign the query as they send it. Other bytes that some clients send unencoded are an
+    /// error here; [`Head`](crate::Head) percent-encodes them: in a path `" < > \ ^ { | }`, the back quote and all
+    /// bytes above 0x7f, in a query the bytes above 0x7f. A fragment is always an error.
     pub fn parse(text: &'a str) -> Result<Self, TargetError> {
         Ok(Self { text, parts: Parts::of(text.as_bytes())? })
     }
@@ -117,8 +117,8 @@ impl<'a> Target<'a> {
         self.text[self.parts.path_end as usize..].strip_prefix('?')
     }
 
-    /// Whether the target is that of a request for a whole server, if the method is OPTIONS (RFC 9112 §3.2.4): `*`, or an absolute URI
-    /// without a path and a query.
+    /// Whether the target is that of a request for a whole server, if the method is OPTIONS (RFC 9112 §3.2.4): `*`, or
+    /// an absolute URI without a path and a query.
     #[must_use]
     pub const fn is_of_server(self) -> bool {
         match self.parts.form {

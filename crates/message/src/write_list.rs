@@ -157,8 +157,8 @@ impl WriteList {
         self.len() == 0
     }
 
-    /// Number of bytes written since the list was made or cleared. With [`WriteList::len`] added it is the position of the
-    /// next byte; a byte is written once this number has passed its position.
+    /// Number of bytes written since the list was made or cleared. With [`WriteList::len`] added it is the position of
+    /// the next byte; a byte is written once this number has passed its position.
     #[inline]
     #[must_use]
     pub fn advanced(&self) -> u64 {

@@ -106,9 +106,9 @@ struct CacheRules {
     refreshes: StateId<Rc<Cell<usize>>>,
     /// The handler's number in the plan. A request may pass several caches, each with keys of its own.
     number: u32,
-    /// The [`PassedRequest`] of each cache that has passed the request. All caches of a plan share the slot: with a slot
-    /// each, those of the last of many sites would be above the slots that recycled storage keeps, and each request
-    /// would allocate them again.
+    /// The [`PassedRequest`] of each cache that has passed the request. All caches of a plan share the slot: with a
+    /// slot each, those of the last of many sites would be above the slots that recycled storage keeps, and each
+    /// request would allocate them again.
     passed: VarId,
 }
 
@@ -677,8 +677,8 @@ impl CacheRules {
 
     /// Drops the stored responses that a successful request with an unsafe method may have changed (RFC 9111 §4.4).
     ///
-    /// DEVIATES RFC 9111 §4.4: of keys with request fields, or from a template, only those of the same values. The store
-    /// and its files have no index by URI.
+    /// DEVIATES RFC 9111 §4.4: of keys with request fields, or from a template, only those of the same values. The
+    /// store and its files have no index by URI.
     fn invalidate(&self, cx: &mut Context) {
         cx.with_scratch(|cx, key| {
             let Some(PassedRequest { changed, .. }) = self.passed(cx) else { return };

@@ -106,7 +106,8 @@ pub(crate) fn date(value: Option<&[u8]>) -> Option<u64> {
     Some(time.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs())
 }
 
-/// Parses a date whose weekday is that of another date. As in Go, the name of the day must only be one; httpdate compares it with the date.
+/// Parses a date whose weekday is that of another date. As in Go, the name of the day must only be one; httpdate
+/// compares it with the date.
 #[cold]
 fn date_of_any_weekday(text: &str) -> Option<SystemTime> {
     // The longest date is `Wednesday, 01-Jan-90 00:00:00 GMT`.

@@ -143,8 +143,8 @@ impl Encode {
         let matcher =
             build.at("match", |build| ResponseMatcher::build(written.matcher.unwrap_or_else(types), build))?;
         let length_min = if written.minimum_length == 0 { LENGTH_MIN } else { written.minimum_length };
-        // Sites with equal settings share one slot: with a slot each, those of the last of many sites would be above the
-        // slots that recycled storage keeps, and each request would allocate them again.
+        // Sites with equal settings share one slot: with a slot each, those of the last of many sites would be above
+        // the slots that recycled storage keeps, and each request would allocate them again.
         let chosen = build.allocate_slot(&format!("http.encode.coding {value}"));
         let coded_tags = build.allocate_slot(&format!("http.encode.tags {value}"));
         Ok(Self { codings, chosen, coded_tags, length_min, matcher })
@@ -174,8 +174,8 @@ impl Encode {
         is_multipart || len.is_none_or(|len| len > self.length_min) && self.matcher.holds(fields, StatusCode::OK)
     }
 
-    /// Removes the coding's name from the entity tags of the request's conditions, so that the handler that made the tags
-    /// recognises them.
+    /// Removes the coding's name from the entity tags of the request's conditions, so that the handler that made the
+    /// tags recognises them.
     fn strip_suffixes(&self, cx: &mut Context, coding: Coding) {
         for name in [names::IF_NONE_MATCH, names::IF_MATCH] {
             if !cx.head().fields().contains(name) {

@@ -13,8 +13,8 @@
 //! A cached file that was looked up within the last second is served without an allocation, and from memory also
 //! without a system call. `fresh` describes how long cached values are used.
 //!
-//! As in Caddy, symbolic links are followed, also out of the root: write access below the root determines the files that are served.
-//! The request's path alone never leads out of the root.
+//! As in Caddy, symbolic links are followed, also out of the root: write access below the root determines the files
+//! that are served. The request's path alone never leads out of the root.
 
 mod answer;
 mod browse;

@@ -5,8 +5,8 @@
 //! client disconnected) other readers get the old value. So no reader gets a value older than one second plus one
 //! lookup.
 //!
-//! The cache lives in a state that survives a reload ([`causeway_pipeline::Build::allocate_kept_state`]). The state's key must
-//! name everything that its values depend on.
+//! The cache lives in a state that survives a reload ([`causeway_pipeline::Build::allocate_kept_state`]). The state's
+//! key must name everything that its values depend on.
 //!
 //! Above its bounds the cache uses CLOCK eviction: a hand passes over the slots and evicts the first slot that was not
 //! used since the hand last passed it. Values that hold open files have a clock of their own, so that eviction for one

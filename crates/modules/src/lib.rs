@@ -25,8 +25,8 @@
 //! - `accept_encoding`: the choice of a coding by the request
 //! - `conditional`, `range`, `partial`: conditional requests and range requests for content that is here
 //! - `unsent`: content without a length for responses to HEAD
-//! - `field_name`, `human_size`, `ip_text`, `origin_form`: field names as Caddy shows them, sizes for readers, addresses
-//!   as text, targets in origin form
+//! - `field_name`, `human_size`, `ip_text`, `origin_form`: field names as Caddy shows them, sizes for readers,
+//!   addresses as text, targets in origin form
 //! - `open_file`: files whose path may lead to a pipe
 //! - `glob`, `regexp`, `replace`, `rendered`: patterns to match with, replacements, and strings with placeholders
 //!

@@ -1,5 +1,5 @@
-//! Conditions of routes, and one of handshakes. Matching does not allocate, except to grow a reused buffer, and if `file` must access the
-//! disk.
+//! Conditions of routes, and one of handshakes. Matching does not allocate, except to grow a reused buffer, and if
+//! `file` must access the disk.
 //!
 //! - [`path`]: the decoded path, by wildcards, or parts of it in escaped form; [`path_regexp`]: by regular expression
 //! - [`host`]: the request's host

@@ -1,5 +1,5 @@
-//! `metrics { otlp }`: sends the metrics of a scrape to an OpenTelemetry collector. The environment variables of OpenTelemetry configure it
-//! (`causeway-trace-output`).
+//! `metrics { otlp }`: sends the metrics of a scrape to an OpenTelemetry collector. The environment variables of
+//! OpenTelemetry configure it (`causeway-trace-output`).
 
 use std::io;
 use std::sync::Arc;

@@ -17,8 +17,8 @@ use serde::Deserialize;
 const PREFIX: &str = "http.regexp";
 
 /// Bounds on an expression that is compiled while a request runs, possibly one of the client's choice: the bytes of its
-/// source and of its compiled form, and the characters whose case is looked up. Compiling occupies the worker, with these
-/// bounds for about 10 ms.
+/// source and of its compiled form, and the characters whose case is looked up. Compiling occupies the worker, with
+/// these bounds for about 10 ms.
 const SOURCE_AT_REQUEST_BYTES_MAX: usize = 1024;
 const COMPILED_AT_REQUEST_BYTES_MAX: usize = 256 * 1024;
 const FOLDED_AT_REQUEST_MAX: usize = 300_000;

@@ -37,9 +37,9 @@ pub(crate) struct Replacer(StateId<WorkerReplacer>);
 /// again only when the expanded source differs.
 pub(crate) struct TemplatedReplacer {
     source: Template,
-    /// The operator's own text, if it is an expression, for requests in which no placeholder has a value: a count such as
-    /// `{1,255}` or a class such as `\p{L}` also looks like a placeholder. It has the bounds of the operator, since the
-    /// request has no part in it.
+    /// The operator's own text, if it is an expression, for requests in which no placeholder has a value: a count such
+    /// as `{1,255}` or a class such as `\p{L}` also looks like a placeholder. It has the bounds of the operator, since
+    /// the request has no part in it.
     written: Option<(String, Replacer)>,
     /// `None` before a worker's first use.
     last: StateId<RefCell<Option<Last>>>,

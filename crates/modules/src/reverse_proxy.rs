@@ -143,8 +143,8 @@ struct ReverseProxyPlan {
     proxy_status_name: Option<Box<str>>,
     /// The rewrite sets a method without content.
     drops_body: bool,
-    /// The client's `Max-Forwards` applies: the method is the client's, and the upstream is another recipient and not a part of this one,
-    /// as an application over FastCGI is.
+    /// The client's `Max-Forwards` applies: the method is the client's, and the upstream is another recipient and not a
+    /// part of this one, as an application over FastCGI is.
     limits_forwards: bool,
     trusted: Box<[IpNet]>,
     response_routes: Box<[ResponseRoutes]>,

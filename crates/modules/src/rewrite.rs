@@ -25,8 +25,8 @@ use crate::access_log::debug::request_json;
 /// A placeholder that is set while nothing is left of the path after a change: the target then has `/` in its place.
 pub(crate) const STRIPPED: &str = "http.rewrite.stripped";
 
-/// A placeholder with the path, not decoded, that a rewrite wrote without its first slash: `/x` after `rewrite x`. It is
-/// outdated once the request's path differs.
+/// A placeholder with the path, not decoded, that a rewrite wrote without its first slash: `/x` after `rewrite x`. It
+/// is outdated once the request's path differs.
 pub(crate) const ROOTLESS: &str = "http.rewrite.rootless";
 
 #[derive(Deserialize, Default)]

@@ -81,8 +81,8 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
             if key.is_empty() {
                 return Err(build.refuse("nothing", "the name of an attribute"));
             }
-            // OpenTelemetry: the keys of attributes MUST be unique. As in Caddy, the later one of two counts, and those of
-            // the response are set last.
+            // OpenTelemetry: the keys of attributes MUST be unique. As in Caddy, the later one of two counts, and those
+            // of the response are set last.
             if OF_RESPONSE.contains(&key.as_str()) {
                 build.warn_unused(key, "the span has the response's own value");
                 continue;

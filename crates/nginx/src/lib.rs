@@ -11,8 +11,8 @@
 //! - `write`: the Caddyfile's lines and their quotes
 //! - `translate`: servers, locations and directives
 //!
-//! A directive without an equivalent becomes a comment in the Caddyfile, and a [`Note`]. `docs/internals/nginx.md` describes the passes over a
-//! server, the variables that they share, and how to add a directive.
+//! A directive without an equivalent becomes a comment in the Caddyfile, and a [`Note`]. `docs/internals/nginx.md`
+//! describes the passes over a server, the variables that they share, and how to add a directive.
 
 mod expressions;
 mod location;
@@ -25,8 +25,8 @@ mod write;
 pub use parse::{Files, Place, SyntaxError};
 pub use translate::{Note, Translation, translate};
 
-/// Whether a file's name matches a pattern with `*`, `?` and `[…]`, as in glob(7). A wildcard at the start does not match a leading
-/// dot.
+/// Whether a file's name matches a pattern with `*`, `?` and `[…]`, as in glob(7). A wildcard at the start does not
+/// match a leading dot.
 pub fn glob_matches(pattern: &str, name: &str) -> bool {
     let mut expression = String::from("(?s)^");
     let mut rest = pattern;
@@ -47,8 +47,8 @@ pub fn glob_matches(pattern: &str, name: &str) -> bool {
     !hidden && regex::Regex::new(&expression).is_ok_and(|regex| regex.is_match(name))
 }
 
-/// Translates the content of a set, such as `!a-z_` or `[:digit:]`, into one of a regular expression. A range whose end is before its start has
-/// no character.
+/// Translates the content of a set, such as `!a-z_` or `[:digit:]`, into one of a regular expression. A range whose end
+/// is before its start has no character.
 fn set_expression(set: &str) -> String {
     let (negation, mut rest) = set.strip_prefix(['!', '^']).map_or(("", set), |set| ("^", set));
     let mut members = String::new();
@@ -76,8 +76,8 @@ fn set_expression(set: &str) -> String {
     }
 }
 
-/// Splits the text after a `[` at the `]` that ends the set. A `]` that is the first character, or ends a class such as `[:digit:]`, is in the
-/// set (glob(7)). `None`: the `[` begins no set.
+/// Splits the text after a `[` at the `]` that ends the set. A `]` that is the first character, or ends a class such as
+/// `[:digit:]`, is in the set (glob(7)). `None`: the `[` begins no set.
 fn bracket(text: &str) -> Option<(&str, &str)> {
     let first = text.len() - text.strip_prefix(['!', '^']).unwrap_or(text).len();
     let mut end = first + usize::from(text[first..].starts_with(']'));

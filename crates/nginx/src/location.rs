@@ -19,7 +19,8 @@ pub(crate) enum Pattern {
 #[derive(Debug, Clone)]
 pub(crate) struct Location<'a> {
     pub(crate) pattern: Pattern,
-    /// `http`, the server, the locations around it, and its own block. The server itself is the location of paths that no other takes.
+    /// `http`, the server, the locations around it, and its own block. The server itself is the location of paths that
+    /// no other takes.
     pub(crate) blocks: Vec<&'a Directive>,
     pub(crate) conditions: PathConditions,
 }
@@ -41,8 +42,8 @@ pub(crate) struct PathConditions {
     pub(crate) within: Option<String>,
     /// Longer prefixes: their locations take these paths, although they are later in the order.
     pub(crate) except: Vec<String>,
-    /// Prefixes beside an expression with `^~`, for whose paths nginx does not look at it; each with the longer prefixes without `^~`, for
-    /// whose paths it does.
+    /// Prefixes beside an expression with `^~`, for whose paths nginx does not look at it; each with the longer
+    /// prefixes without `^~`, for whose paths it does.
     pub(crate) closed: Vec<(String, Vec<String>)>,
 }
 
@@ -95,9 +96,9 @@ struct Level<'a> {
 impl<'a> Locations<'a> {
     /// Finds the locations of a server, the last of the blocks.
     ///
-    /// nginx searches level by level (`ngx_http_core_find_location`): an exact path ends the search. Otherwise it searches within the
-    /// longest prefix, and unless an exact path or an expression there ends the search, it tries the expressions beside that prefix. Only
-    /// without any of them the longest prefixes count.
+    /// nginx searches level by level (`ngx_http_core_find_location`): an exact path ends the search. Otherwise it
+    /// searches within the longest prefix, and unless an exact path or an expression there ends the search, it tries
+    /// the expressions beside that prefix. Only without any of them the longest prefixes count.
     pub(crate) fn of(blocks: &[&'a Directive]) -> Self {
         let mut found = Self::default();
         found.add_all(blocks, &PathConditions::default());

@@ -1,4 +1,5 @@
-//! Which directives does a configuration consist of? Splits nginx's text into words and blocks, and reads included files.
+//! Which directives does a configuration consist of? Splits nginx's text into words and blocks, and reads included
+//! files.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +10,8 @@ use crate::standard;
 const BLOCK_DEPTH_MAX: usize = 64;
 /// Nesting of `include` beyond which a file is refused; a cycle reaches it.
 const INCLUDE_DEPTH_MAX: usize = 16;
-/// Directives, blocks and comments in all files together beyond which a configuration is refused. A file that is included twice counts twice.
+/// Directives, blocks and comments in all files together beyond which a configuration is refused. A file that is
+/// included twice counts twice.
 const DIRECTIVES_MAX: usize = 1_000_000;
 
 /// Reads the files that a configuration names.
@@ -91,8 +93,8 @@ enum Lexeme {
     Semicolon,
 }
 
-/// Parses a configuration with all files that it includes. Relative paths of `include` are relative to the directory of `name`, or else to
-/// the one around it. A file of nginx's packages that is absent has its standard content.
+/// Parses a configuration with all files that it includes. Relative paths of `include` are relative to the directory of
+/// `name`, or else to the one around it. A file of nginx's packages that is absent has its standard content.
 pub(crate) fn parse(text: &str, name: &str, files: &dyn Files) -> Result<Vec<Directive>, SyntaxError> {
     let mut parser = Parser { files, directory: directory_of(name).to_owned(), count: 0 };
     parser.file(text, name, 0)
@@ -252,8 +254,8 @@ fn directive_of(words: &mut Vec<(u32, String)>, file: &Arc<str>) -> Directive {
     Directive { name, arguments: words.collect(), block: None, place: Place { file: Arc::clone(file), line } }
 }
 
-/// Splits a text as nginx does: a word ends at white space, `;` or `{`, except that `${` belongs to it; a quote begins a
-/// word only at its start; a backslash keeps the next character.
+/// Splits a text as nginx does: a word ends at white space, `;` or `{`, except that `${` belongs to it; a quote begins
+/// a word only at its start; a backslash keeps the next character.
 fn lex(text: &str, file: &Arc<str>) -> Result<Vec<(u32, Lexeme)>, SyntaxError> {
     let mut lexemes = Vec::new();
     let mut line = 1;
@@ -429,7 +431,8 @@ mod tests {
         assert_eq!(names, ["c/a.conf:1 x", "c/b.conf:1 y", "c/nginx.conf:2 z"]);
     }
 
-    // A file of `sites-available` is written for the directory around it; a copy may lack the files of nginx's packages.
+    // A file of `sites-available` is written for the directory around it; a copy may lack the files of nginx's
+    // packages.
     #[test]
     fn included_files_of_nginx_itself() {
         let parsed = |name: &str, files: &[(&'static str, &'static str)], text: &str| {

@@ -350,7 +350,8 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Replaces the variables in the text of a rule as [`Self::expand_path`] does. The caller refuses the rule's requests if there is none.
+    /// Replaces the variables in the text of a rule as [`Self::expand_path`] does. The caller refuses the rule's
+    /// requests if there is none.
     fn expand_rule(
         &mut self,
         out: &mut Vec<String>,
@@ -362,8 +363,8 @@ impl<'a> Translator<'a> {
         self.expand_or_note(out, directive, &scope, text, "; its requests are refused")
     }
 
-    /// The scope for texts with the path. If they have it, writes the lines that resolve it to the form that nginx compares: `{path}` has the
-    /// double slashes and dot segments of the request, by which a rule could be passed.
+    /// The scope for texts with the path. If they have it, writes the lines that resolve it to the form that nginx
+    /// compares: `{path}` has the double slashes and dot segments of the request, by which a rule could be passed.
     fn with_path<'t>(
         &mut self,
         out: &mut Vec<String>,

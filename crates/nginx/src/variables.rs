@@ -51,7 +51,8 @@ pub(crate) struct VariableScope {
     pub(crate) host_capture: String,
     /// Names of that matcher's groups.
     pub(crate) host_groups: Vec<String>,
-    /// Names of the groups of all expressions for the server's hosts; those that the matcher lacks are empty. `None` without an expression.
+    /// Names of the groups of all expressions for the server's hosts; those that the matcher lacks are empty. `None`
+    /// without an expression.
     pub(crate) host_groups_all: Option<Vec<String>>,
     /// The address of the client is not that of the peer.
     pub(crate) has_real_ip: bool,
@@ -61,19 +62,21 @@ pub(crate) struct VariableScope {
     pub(crate) set: Vec<String>,
     /// Variables whose value here is not known, as a rule that sets them has no equivalent.
     pub(crate) unknown: Vec<String>,
-    /// Variables that lack some of nginx's values: those of a `map` with an entry that has no equivalent, and those that depend on one.
+    /// Variables that lack some of nginx's values: those of a `map` with an entry that has no equivalent, and those
+    /// that depend on one.
     pub(crate) partial: Vec<String>,
     /// The placeholder or the text that `$status` has, such as that of an error; empty where it is not known.
     pub(crate) status: String,
-    /// Value of `location_kept` that makes this location serve the request after a `break`; empty if its rules have no `break`.
+    /// Value of `location_kept` that makes this location serve the request after a `break`; empty if its rules have no
+    /// `break`.
     pub(crate) location_kept: String,
     /// `location_kept` may have the value of another location than that of these rules.
     pub(crate) another_may_be_kept: bool,
-    /// Value of `location_kept` that makes the location for paths with two slashes at their start serve the request; empty if none of the
-    /// rules makes such a path.
+    /// Value of `location_kept` that makes the location for paths with two slashes at their start serve the request;
+    /// empty if none of the rules makes such a path.
     pub(crate) double_slash_kept: String,
-    /// Value of `rules_applied` after the rules of this location, if another pass repeats a `set` of a variable that its value contains;
-    /// otherwise empty.
+    /// Value of `rules_applied` after the rules of this location, if another pass repeats a `set` of a variable that
+    /// its value contains; otherwise empty.
     pub(crate) rules_applied: String,
     /// The first name of the server.
     pub(crate) server_name: String,
@@ -83,8 +86,8 @@ pub(crate) struct VariableScope {
     pub(crate) has_user: bool,
     /// Host of `proxy_pass`.
     pub(crate) proxy_host: String,
-    /// The placeholder of the path in the form that nginx compares. Empty for the path as it was sent, which is enough for names of files: the
-    /// matcher `file` resolves it.
+    /// The placeholder of the path in the form that nginx compares. Empty for the path as it was sent, which is enough
+    /// for names of files: the matcher `file` resolves it.
     pub(crate) path: String,
 }
 
@@ -120,8 +123,8 @@ impl VariableScope {
         Ok(out)
     }
 
-    /// Takes the groups of an expression that has just matched, `capture` being the name of its matcher. nginx keeps the named groups of
-    /// earlier expressions.
+    /// Takes the groups of an expression that has just matched, `capture` being the name of its matcher. nginx keeps
+    /// the named groups of earlier expressions.
     pub(crate) fn capture_groups(&mut self, capture: &str, expression: &str) {
         self.has_expressions = false;
         let earlier = (std::mem::replace(&mut self.capture, capture.to_owned()), std::mem::take(&mut self.groups));
@@ -211,7 +214,8 @@ impl VariableScope {
     }
 }
 
-/// The name of a variable of `set`, `geo` or `map` in the Caddyfile, where names such as `client_ip` have a meaning of their own.
+/// The name of a variable of `set`, `geo` or `map` in the Caddyfile, where names such as `client_ip` have a meaning of
+/// their own.
 pub(crate) fn variable(name: &str) -> String {
     format!("nginx_{name}")
 }
@@ -319,7 +323,8 @@ fn split_name(rest: &str) -> (&str, &str) {
     rest.split_at(end)
 }
 
-/// The bracket and the name after it, of a variable that nginx refuses since the closing bracket or the name is missing.
+/// The bracket and the name after it, of a variable that nginx refuses since the closing bracket or the name is
+/// missing.
 fn unclosed_name(rest: &str) -> Option<&str> {
     let inner = rest.strip_prefix('{')?;
     let end = inner.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(inner.len());

@@ -33,7 +33,8 @@ pub(crate) fn block(out: &mut Vec<String>, head: &str, lines: Vec<String>) {
     out.push("}".to_owned());
 }
 
-/// Returns a `rewrite` to a target. The values of its placeholders are text, such as parts of the decoded path, and not decoded again.
+/// Returns a `rewrite` to a target. The values of its placeholders are text, such as parts of the decoded path, and not
+/// decoded again.
 pub(crate) fn rewrite(target: &str) -> String {
     const TEXTS: [&str; 6] = ["{re.", "{vars.", "{nginx_", "{query.", "{header.", "{cookie."];
     let path = target.split('?').next().unwrap_or_default();
@@ -64,8 +65,8 @@ pub(crate) fn quote(word: &str) -> String {
     }
 }
 
-/// Returns the word for a value of `map` or `vars`. Without quotes some texts would be read as a number or a Boolean with another spelling: `t` is
-/// `true`, and `007` is 7.
+/// Returns the word for a value of `map` or `vars`. Without quotes some texts would be read as a number or a Boolean
+/// with another spelling: `t` is `true`, and `007` is 7.
 pub(crate) fn quote_scalar(text: &str) -> String {
     let is_other_bool = matches!(text, "t" | "T" | "TRUE" | "True" | "f" | "F" | "FALSE" | "False");
     let is_number =

@@ -57,8 +57,9 @@ pub fn chain(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
     if chain.is_empty() { Err(Error::new(found(text), CERTIFICATE)) } else { Ok(chain) }
 }
 
-/// Parses the first private key of a PEM text: PKCS #8, PKCS #1 (RSA) or SEC 1 (elliptic curves). As in Go, the label may be any that ends in
-/// `PRIVATE KEY`, and the DER decides the format: Caddy stores Ed25519 keys as `ED25519 PRIVATE KEY`.
+/// Parses the first private key of a PEM text: PKCS #8, PKCS #1 (RSA) or SEC 1 (elliptic curves). As in Go, the label
+/// may be any that ends in `PRIVATE KEY`, and the DER decides the format: Caddy stores Ed25519 keys as `ED25519 PRIVATE
+/// KEY`.
 ///
 /// # Errors
 /// The text has none, or an encrypted one, or its PEM is broken.
@@ -86,8 +87,9 @@ fn key_label(line: &[u8]) -> Option<&str> {
     str::from_utf8(label).ok().filter(|_| is_key)
 }
 
-/// Refuses text after the end of a section, as Go's parser does. The usual cause is a bundle of files without a final newline, in which the next
-/// section begins on the same line. The parser would skip that section, so that a chain would lack certificates.
+/// Refuses text after the end of a section, as Go's parser does. The usual cause is a bundle of files without a final
+/// newline, in which the next section begins on the same line. The parser would skip that section, so that a chain
+/// would lack certificates.
 ///
 /// # Errors
 /// There is such text: its line.

@@ -41,8 +41,8 @@ pub use error::{BuildError, Problem};
 use shape::ModuleShape;
 pub use shape::{Shape, mistyped};
 
-/// Creates a handler from its JSON object, including the `handler` key. It must read the object with [`Build::parse_module`], which refuses
-/// unknown keys, with their position.
+/// Creates a handler from its JSON object, including the `handler` key. It must read the object with
+/// [`Build::parse_module`], which refuses unknown keys, with their position.
 pub type HandlerMaker = Box<dyn Fn(&Value, &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> + Send + Sync>;
 /// Creates a matcher from the JSON value under its name in a matcher set.
 pub type MatcherMaker = Box<dyn Fn(&Value, &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> + Send + Sync>;
@@ -99,7 +99,8 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// Sets the lookup of `{env.NAME}`, which happens at load, and for texts that are written at run time, such as templates, with each one.
+    /// Sets the lookup of `{env.NAME}`, which happens at load, and for texts that are written at run time, such as
+    /// templates, with each one.
     pub fn set_environment(&mut self, look_up: impl Fn(&str) -> Option<String> + Send + Sync + 'static) {
         self.environment = Environment(Arc::new(look_up));
     }
@@ -109,7 +110,8 @@ impl Registry {
         &self.environment
     }
 
-    /// Lets the plans that are built with this registry only be checked: no file is created for them, so they must not be served.
+    /// Lets the plans that are built with this registry only be checked: no file is created for them, so they must not
+    /// be served.
     pub fn check_only(&mut self) {
         self.is_check = true;
     }
@@ -186,7 +188,8 @@ pub struct ServerSpec<'v> {
     pub strict_sni_host: bool,
     /// Whether each handler that a request enters is a line of the log, at level `debug`.
     pub is_traced: bool,
-    /// Whether `OPTIONS *`, which is about the server and no route (RFC 9110 §9.3.7), gets an empty 200, as from Go's server.
+    /// Whether `OPTIONS *`, which is about the server and no route (RFC 9110 §9.3.7), gets an empty 200, as from Go's
+    /// server.
     pub answers_asterisk: bool,
     /// The handler whose [`Handler::end`] is called for each exchange with a [failure](Context::failure).
     pub error_log: Option<Value>,
@@ -382,8 +385,8 @@ impl<'r> Build<'r> {
         Template::compile(source, Unknown::Directory, self)
     }
 
-    /// Replaces the placeholders whose values are known at load (environment, files, system). A text with any other placeholder is returned
-    /// unchanged.
+    /// Replaces the placeholders whose values are known at load (environment, files, system). A text with any other
+    /// placeholder is returned unchanged.
     pub fn known(&mut self, text: &str) -> String {
         if !text.contains('{') {
             return text.to_owned();
@@ -463,7 +466,8 @@ impl<'r> Build<'r> {
         self.trust_reader = Some(read);
     }
 
-    /// Sets the files and directories of the server itself, such as those of private keys, which no file server may serve.
+    /// Sets the files and directories of the server itself, such as those of private keys, which no file server may
+    /// serve.
     pub fn set_own_files(&mut self, paths: Vec<PathBuf>) {
         self.own_files = paths;
     }

@@ -81,8 +81,8 @@ pub struct Arrival {
 /// The client that sent the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Client {
-    /// The peer's address, or the address that a trusted proxy reports in the configured fields. `None` is the peer of a
-    /// Unix socket, for which no trusted field gives an address.
+    /// The peer's address, or the address that a trusted proxy reports in the configured fields. `None` is the peer of
+    /// a Unix socket, for which no trusted field gives an address.
     pub ip: Option<IpAddr>,
     /// Whether the peer is a trusted proxy.
     pub proxied: bool,
@@ -109,8 +109,8 @@ struct Parts {
     worker: Rc<dyn Worker>,
     /// An empty generation. A spare refers to it, so that it does not keep an old plan alive.
     vacant: Rc<Generation>,
-    /// Before `generation`, and so dropped before it: the measurement counts in cells that the generation's meter merges
-    /// into others when it ends.
+    /// Before `generation`, and so dropped before it: the measurement counts in cells that the generation's meter
+    /// merges into others when it ends.
     flow: Flow,
     generation: Rc<Generation>,
     request: RequestState,
@@ -371,7 +371,8 @@ impl Context {
         &self.0.body.mailbox
     }
 
-    /// Passes the trailer fields of the request to the body's reader, without the names that are dropped from the head too.
+    /// Passes the trailer fields of the request to the body's reader, without the names that are dropped from the head
+    /// too.
     pub fn receive_trailers(&self, mut fields: FieldMap) {
         let parts = &*self.0;
         if let Some(server) = parts.generation.plan().server(parts.request.arrival.server) {

@@ -1,7 +1,7 @@
 //! Exchanges without a client: a request that the server repeats for itself.
 //!
-//! The repeated request takes the server's routes from their start, as the client's request did. Its response is read to
-//! its end; handlers on the way may keep it.
+//! The repeated request takes the server's routes from their start, as the client's request did. Its response is read
+//! to its end; handlers on the way may keep it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -18,7 +18,8 @@ use crate::worker::Sleep;
 
 /// The most time that a repeated request may take.
 const TIME_MAX: Duration = Duration::from_secs(60);
-/// Frames of content that are read before other tasks of the worker have their turn. A file in the page cache never makes its reader wait.
+/// Frames of content that are read before other tasks of the worker have their turn. A file in the page cache never
+/// makes its reader wait.
 const FRAMES_PER_POLL: usize = 8;
 
 impl Context {

@@ -29,14 +29,15 @@ pub trait Handler: Send + Sync + 'static {
         Step::Fail(fault)
     }
 
-    /// Returns whether [`leave`](Self::leave) reads the whole content of a response with this Content-Type. Later handlers
-    /// that can choose then respond with content that is neither encoded nor partial
+    /// Returns whether [`leave`](Self::leave) reads the whole content of a response with this Content-Type. Later
+    /// handlers that can choose then respond with content that is neither encoded nor partial
     /// ([`Context::is_content_read`]).
     fn reads_content(&self, _content_type: &[u8]) -> bool {
         false
     }
 
-    /// Returns whether this handler, as a server's first one, is also entered for requests that are rejected before all routes.
+    /// Returns whether this handler, as a server's first one, is also entered for requests that are rejected before all
+    /// routes.
     fn sees_rejected(&self) -> bool {
         false
     }
@@ -177,7 +178,8 @@ pub enum Reason {
     Busy,
     /// The method is longer than the ones that routes get.
     MethodTooLong,
-    /// The request exceeded [`crate::route::ENTERED_MAX`] handlers or [`crate::route::NESTED_LISTS_MAX`] nested route lists.
+    /// The request exceeded [`crate::route::ENTERED_MAX`] handlers or [`crate::route::NESTED_LISTS_MAX`] nested route
+    /// lists.
     TooDeep,
 }
 

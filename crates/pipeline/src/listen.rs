@@ -74,7 +74,8 @@ impl fmt::Display for ListenAddress {
 /// The address of a listener's Unix socket.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct UnixAddress {
-    /// The path of the socket's file. A name that begins with `@` is in the kernel's abstract namespace and has no file.
+    /// The path of the socket's file. A name that begins with `@` is in the kernel's abstract namespace and has no
+    /// file.
     pub path: Arc<str>,
     /// The permission bits of the file; without effect on an abstract name.
     pub mode: u32,
@@ -194,8 +195,8 @@ pub enum ListeningSocket {
     Bound(ListenAddress),
     /// The engine binds one Unix socket, which all workers share.
     Unix(UnixAddress),
-    /// A listening socket that is open under this file descriptor: the process has inherited it, for example from systemd, or its own code
-    /// hands it to the engine.
+    /// A listening socket that is open under this file descriptor: the process has inherited it, for example from
+    /// systemd, or its own code hands it to the engine.
     Descriptor(RawFd),
 }
 
@@ -265,8 +266,8 @@ pub struct ListenerSpec {
     pub probes: Option<TcpProbes>,
 }
 
-/// TCP's keep-alive probes (RFC 9293 §3.8.4), by which the kernel finds out that a silent peer is gone. `None` leaves a value to the
-/// system. Times count in seconds, at least one.
+/// TCP's keep-alive probes (RFC 9293 §3.8.4), by which the kernel finds out that a silent peer is gone. `None` leaves a
+/// value to the system. Times count in seconds, at least one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpProbes {
     /// Whether there are probes.
@@ -436,7 +437,8 @@ impl Default for Timeouts {
     }
 }
 
-/// The time limit of one direction of an exchange's content. Only the time counts in which the peer has to send or to accept bytes.
+/// The time limit of one direction of an exchange's content. Only the time counts in which the peer has to send or to
+/// accept bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransferLimit {
     /// The time without progress; with a minimum rate, how far the peer may fall behind that rate.
@@ -469,7 +471,8 @@ pub struct HeadLimits {
     pub head_bytes_max: usize,
     /// Field lines in a head; 100. More get 431.
     pub fields_max: usize,
-    /// The request target; a longer one gets 414. `None`: 16 KiB, or as many bytes as a head that may have more than 32 KiB.
+    /// The request target; a longer one gets 414. `None`: 16 KiB, or as many bytes as a head that may have more than 32
+    /// KiB.
     pub target_bytes_max: Option<usize>,
     /// The extensions of one chunk; 4 KiB.
     pub chunk_extension_line_bytes_max: usize,
@@ -531,8 +534,8 @@ impl Default for HeadLimits {
 mod tests {
     use super::*;
 
-    // RFC 4291 §2.5.5.2: a socket for both families reports IPv4 peers as IPv6 addresses. Operators search logs for the IPv4 address.
-    // RFC 4007 §11: a link-local address is unique only with its zone.
+    // RFC 4291 §2.5.5.2: a socket for both families reports IPv4 peers as IPv6 addresses. Operators search logs for the
+    // IPv4 address. RFC 4007 §11: a link-local address is unique only with its zone.
     #[test]
     fn logs_show_peers() {
         let shown = |peer: &str| {

@@ -140,7 +140,8 @@ impl Metrics {
         self.collectors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the shared state of the upstream with this address; the upstream is listed until all handles are dropped.
+    /// Returns the shared state of the upstream with this address; the upstream is listed until all handles are
+    /// dropped.
     pub fn upstream(&self, dial: &str) -> Arc<UpstreamStatus> {
         self.upstreams.get(dial)
     }

@@ -1,4 +1,5 @@
-//! Host names outside of ASCII, in the form that DNS, certificates and browsers use (IDNA, UTS #46; Punycode, RFC 3492).
+//! Host names outside of ASCII, in the form that DNS, certificates and browsers use (IDNA, UTS #46; Punycode, RFC
+//! 3492).
 
 use idna::AsciiDenyList;
 

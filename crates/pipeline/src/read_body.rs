@@ -69,8 +69,8 @@ fn keep(cx: &mut Context, read: BodyRead, excess: Excess) -> Result<(), Fault> {
 }
 
 impl Context {
-    /// Reads the request's body for `{http.request.body}`, and then continues with `then`: for handlers that know only at
-    /// run time that the placeholder is used. The fault is 413 beyond 16 MiB.
+    /// Reads the request's body for `{http.request.body}`, and then continues with `then`: for handlers that know only
+    /// at run time that the placeholder is used. The fault is 413 beyond 16 MiB.
     pub fn with_body_text(&mut self, then: impl FnOnce(&mut Self, Result<(), Fault>) -> Step + 'static) -> Step {
         if self.body_text().is_some() || self.read_replaced_body() || self.is_before_tunnel() {
             return then(self, Ok(()));

@@ -256,7 +256,8 @@ pub enum Verdict {
 pub fn run(cx: &mut Context) -> Verdict {
     let generation = Rc::clone(cx.generation());
     let head = cx.head();
-    // RFC 9112 §3.2.4: an absolute URI without a path is the same request through a proxy. DEVIATES Caddy, which runs the routes for it.
+    // RFC 9112 §3.2.4: an absolute URI without a path is the same request through a proxy. DEVIATES Caddy, which runs
+    // the routes for it.
     if (head.target_bytes() == b"*" || head.method() == Method::Options && head.target().is_of_server())
         && generation.plan().server(cx.arrival().server).is_some_and(|server| server.answers_asterisk)
     {
@@ -338,8 +339,8 @@ pub fn progress_point(cx: &Context) -> Option<Point> {
 /// ```
 fn walk(cx: &mut Context, plan: &Plan, mut step: Step) -> Verdict {
     loop {
-        // On the response pass there is no next handler, so `Next` is a handler's error, or that of its wait: to pass a response
-        // on, `leave` returns it.
+        // On the response pass there is no next handler, so `Next` is a handler's error, or that of its wait: to pass a
+        // response on, `leave` returns it.
         if cx.flow().pass == Pass::Response && matches!(step, Step::Next) {
             step = Step::Fail(Fault::from_status(StatusCode::INTERNAL_SERVER_ERROR));
         }

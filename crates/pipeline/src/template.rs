@@ -220,10 +220,10 @@ impl Meaning {
 
 impl Context {
     /// Appends the text of a placeholder whose name is not known before a request runs; returns false if it is unknown.
-    /// `slots` is the family of all slots (`build.allocate_family("")`): a placeholder that a module sets is known only if the
-    /// configuration names it too. The request's body is known only if it was read before.
-    // Look-up by name is for texts that are written at run time, such as templates. It has no `{file.…}`: such a text may
-    // come from another party than the operator.
+    /// `slots` is the family of all slots (`build.allocate_family("")`): a placeholder that a module sets is known only
+    /// if the configuration names it too. The request's body is known only if it was read before.
+    // Look-up by name is for texts that are written at run time, such as templates. It has no `{file.…}`: such a text
+    // may come from another party than the operator.
     pub fn render_placeholder(&mut self, slots: FamilyId, name: &str, out: &mut Vec<u8>) -> bool {
         let id = match name.strip_prefix("http.") {
             _ if name.starts_with(VARIABLES) => None,

@@ -254,8 +254,8 @@ mod tests {
         }
     }
 
-    // Caddy's documentation of `trusted_proxies_unix`: connections over Unix sockets come from a trusted proxy. They are in no
-    // range, and a field without an address leaves the client unknown.
+    // Caddy's documentation of `trusted_proxies_unix`: connections over Unix sockets come from a trusted proxy. They
+    // are in no range, and a field without an address leaves the client unknown.
     #[test]
     fn the_client_behind_a_unix_socket() {
         const XFF: &str = "X-Forwarded-For";

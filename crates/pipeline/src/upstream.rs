@@ -304,8 +304,9 @@ impl Call {
         self.0.parameters.borrow_mut()
     }
 
-    /// Sends the request. A body of unknown length is streamed. [`Body::Tunnel`] requests another protocol; its
-    /// stream is read once the response has created a tunnel; until then [`take_unsent_body`](Self::take_unsent_body) returns it.
+    /// Sends the request. A body of unknown length is streamed. [`Body::Tunnel`] requests another protocol; its stream
+    /// is read once the response has created a tunnel; until then [`take_unsent_body`](Self::take_unsent_body) returns
+    /// it.
     pub fn send(&self, body: Body, upstream: &dyn Upstream) {
         *self.0.body.borrow_mut() = Some(body);
         self.0.stamp_send();
@@ -313,8 +314,8 @@ impl Call {
         upstream.start(EngineCall(Rc::clone(&self.0)));
     }
 
-    /// Takes the request body back: if the engine has not taken it, or if it is a tunnel's ([`Body::Tunnel`]) and the upstream has not
-    /// switched protocols. Nothing of it was read.
+    /// Takes the request body back: if the engine has not taken it, or if it is a tunnel's ([`Body::Tunnel`]) and the
+    /// upstream has not switched protocols. Nothing of it was read.
     pub fn take_unsent_body(&self) -> Option<Body> {
         self.0.body.borrow_mut().take()
     }
@@ -469,7 +470,8 @@ impl EngineCall {
         self.0.body.borrow_mut().take()
     }
 
-    /// Puts back a body that [`take_body`](Self::take_body) returned and from which no frame was read, so that another call can send it.
+    /// Puts back a body that [`take_body`](Self::take_body) returned and from which no frame was read, so that another
+    /// call can send it.
     pub fn put_body(&self, body: Body) {
         *self.0.body.borrow_mut() = Some(body);
     }

@@ -37,8 +37,9 @@ impl fmt::Debug for Wait {
 }
 
 pin_project! {
-    /// A future that waits for events without hooks, such as a runtime's timers: reports its waits to the profiler ([`TaskWait`]).
-    /// Handlers wrap futures of other code in it; the futures of this crate report their waits themselves.
+    /// A future that waits for events without hooks, such as a runtime's timers: reports its waits to the profiler
+    /// ([`TaskWait`]). Handlers wrap futures of other code in it; the futures of this crate report their waits
+    /// themselves.
     pub struct ReportedWait<F> {
         #[pin]
         future: F,

@@ -192,8 +192,8 @@ fn thread_id() -> i32 {
 fn stack() -> (usize, usize) {
     let mut attributes = std::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
     let (mut low, mut size) = (std::ptr::null_mut(), 0);
-    // SAFETY: the attributes are initialised by the first call, read only if it succeeded, and destroyed once; the pointers
-    // are to locals of the types that the calls write.
+    // SAFETY: the attributes are initialised by the first call, read only if it succeeded, and destroyed once; the
+    // pointers are to locals of the types that the calls write.
     unsafe {
         if libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) != 0 {
             return (0, 0);

@@ -52,8 +52,8 @@ pub trait Policy: Sync {
     fn before_send(&self, account: &'static Account, stamp: &mut Stamp);
     /// The thread received the message after it was blocked for `blocked`.
     fn after_receive(&self, account: &'static Account, stamp: Stamp, blocked: Duration);
-    /// The thread took a message that had waited in a queue until the thread's present work made room. The work that follows needs
-    /// both.
+    /// The thread took a message that had waited in a queue until the thread's present work made room. The work that
+    /// follows needs both.
     fn after_queue(&self, account: &'static Account, stamp: Stamp) {
         self.after_receive(account, stamp, Duration::ZERO);
     }
@@ -258,8 +258,8 @@ hooks! {
     /// After a message that [`before_send`] stamped was taken. `blocked` is how long the thread waited for it; zero if
     /// it was available at once.
     after_receive(stamp: Stamp, blocked: Duration);
-    /// After a message that [`before_send`] stamped was taken from a queue in which it waited until the thread's present work made
-    /// room: a call that gets the connection of a finished one. The work that follows waits for both.
+    /// After a message that [`before_send`] stamped was taken from a queue in which it waited until the thread's
+    /// present work made room: a call that gets the connection of a finished one. The work that follows waits for both.
     after_queue(stamp: Stamp);
     /// Before a lock is requested, free or not: sleeps off the thread's pending delay, so that it does not overtake
     /// others.

@@ -132,8 +132,8 @@ impl Visit {
     }
 }
 
-/// Counts one unit of progress: the program completed one more item of its work. The name is a constant; for names that the
-/// program learns while it runs, make a [`Point`](crate::Point) of each.
+/// Counts one unit of progress: the program completed one more item of its work. The name is a constant; for names that
+/// the program learns while it runs, make a [`Point`](crate::Point) of each.
 ///
 /// ```
 /// for _item in 0..3 {

@@ -6,12 +6,12 @@ use std::time::Duration;
 use crate::hooks;
 use crate::stamp::Stamp;
 
-/// The present wait of a future or a stream that waits for events without hooks, such as timers and sockets of another library, or
-/// threads that are not registered. The profiler keeps the length of such a wait: work before it that gets faster lets it begin and
-/// end sooner.
+/// The present wait of a future or a stream that waits for events without hooks, such as timers and sockets of another
+/// library, or threads that are not registered. The profiler keeps the length of such a wait: work before it that gets
+/// faster lets it begin and end sooner.
 ///
-/// That is right for a timer, a server or a thread whose work begins with the wait. If the wait is for other work of the program that
-/// a target is a part of, report that event itself, with [`before_send`](crate::before_send) and
+/// That is right for a timer, a server or a thread whose work begins with the wait. If the wait is for other work of
+/// the program that a target is a part of, report that event itself, with [`before_send`](crate::before_send) and
 /// [`after_receive`](crate::after_receive).
 ///
 /// ```

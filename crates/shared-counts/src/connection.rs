@@ -73,8 +73,8 @@ impl RedisConnection {
         let addr = match &server.place {
             RedisPlace::Tcp { host, port, tls: false } => ConnectionAddr::Tcp(host.clone(), *port),
             RedisPlace::Tcp { host, port, tls: true } => {
-                // The crate redis uses the default provider of the process, which rustls cannot choose in a program that enables its
-                // feature `ring` too. A default that the program has installed remains.
+                // The crate redis uses the default provider of the process, which rustls cannot choose in a program
+                // that enables its feature `ring` too. A default that the program has installed remains.
                 let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
                 ConnectionAddr::TcpTls { host: host.clone(), port: *port, insecure: false, tls_params: None }
             }

@@ -22,8 +22,8 @@ static EXCHANGES: LazyLock<Mutex<HashMap<RedisServer, Weak<CountExchange>>>> = L
 /// A counter of events by key. The thread of an exchange calls these methods. Workers use the same counter, so a method
 /// must not hold a lock for long.
 pub trait CountedKeys: Send + Sync {
-    /// Appends the deltas of keys with new events, at most `max`, and takes their new events: either [`Self::update`] or [`Self::restore`]
-    /// follows for each. Returns whether keys are left for the next round.
+    /// Appends the deltas of keys with new events, at most `max`, and takes their new events: either [`Self::update`]
+    /// or [`Self::restore`] follows for each. Returns whether keys are left for the next round.
     fn collect(&self, now: Instant, max: usize, deltas: &mut Vec<KeyDelta>) -> bool;
     /// Sets the counts of all servers for the key; its events are now included.
     fn update(&self, delta: &KeyDelta, all: WindowCounts);
@@ -106,7 +106,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl CountExchange {
-    /// Returns the exchange with this server: the open one, or one that is opened now. It connects when a key has new events.
+    /// Returns the exchange with this server: the open one, or one that is opened now. It connects when a key has new
+    /// events.
     ///
     /// # Errors
     /// The system refuses a thread, or the settings of TLS cannot be used.
@@ -140,7 +141,8 @@ impl CountExchange {
         members.push(member);
     }
 
-    /// Marks the exchange as having new events to send. Wakes the thread if it sleeps; otherwise the cost is a read of an atomic.
+    /// Marks the exchange as having new events to send. Wakes the thread if it sleeps; otherwise the cost is a read of
+    /// an atomic.
     pub fn mark_pending(&self) {
         self.shared.mark_pending();
     }

@@ -2,8 +2,8 @@
 //!
 //! A simulated program can run twice with equal random numbers, once unchanged and once with its target really faster:
 //! that is the ground truth ([`truth`]). [`screen`] predicts it from a recorded window with the profiler's replay,
-//! [`confirm`] with the pauses that the profiler's own ledger computes while the program runs. The machine that runs the
-//! programs shares no code with the replay.
+//! [`confirm`] with the pauses that the profiler's own ledger computes while the program runs. The machine that runs
+//! the programs shares no code with the replay.
 //!
 //! - `program`: the steps of a program; `cases`: the tested programs.
 //! - `machine`: runs a program; `observer`: stands in for the profiler's policy.

@@ -692,15 +692,16 @@ impl<'a> Machine<'a> {
 mod tests {
     use super::*;
 
-    // Rust's std: an unlock wakes no second thread before the woken one has retried, also if a spinning one takes the lock.
+    // Rust's std: an unlock wakes no second thread before the woken one has retried, also if a spinning one takes the
+    // lock.
     #[test]
     fn one_woken_thread_at_a_time() {
         let work = |time| TaskStep::Work { kind: 1, time: Time::Fixed(time), is_target: false };
         let task = |arrives: u64, holds: u64| {
             vec![work(arrives), TaskStep::Lock(0), work(holds), TaskStep::Unlock(0), work(1_000_000_000)]
         };
-        // The first one wakes the second at 10 µs. Before that has retried, the fourth takes the lock, and hands it over to the
-        // fifth, which spins.
+        // The first one wakes the second at 10 µs. Before that has retried, the fourth takes the lock, and hands it
+        // over to the fifth, which spins.
         let program = [task(0, 10_000), task(1_000, 1), task(2_000, 1), task(10_100, 500), task(10_300, 500)];
         let program = program.into_iter().enumerate();
         let program = program.fold(Program::default(), |program, (thread, steps)| program.task(thread, None, steps));

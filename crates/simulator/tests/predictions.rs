@@ -63,8 +63,8 @@ fn row(case: &Case, speedup: f64, seeds: u64) -> PredictionRow {
 struct KnownError(GainSource, &'static str, [f64; 3], &'static str);
 
 const KNOWN: &[KnownError] = &[
-    // An open load sets the rate: with the pauses of confirming each unit of load takes less virtual time. The profiler detects
-    // an open load by its load probe, and does not confirm.
+    // An open load sets the rate: with the pauses of confirming each unit of load takes less virtual time. The profiler
+    // detects an open load by its load probe, and does not confirm.
     KnownError(GainSource::Confirmed, "open, 10 k/s", [3.5, 9.0, 19.0], "confirming assumes a closed load"),
     KnownError(GainSource::Confirmed, "open, 16 k/s", [8.0, 17.0, 33.0], "confirming assumes a closed load"),
     // A sleep overshoots by about 65 µs, which is long compared with this lock, so threads arrive at it in another

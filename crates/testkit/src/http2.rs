@@ -75,7 +75,8 @@ impl Wire {
         Ok(wire)
     }
 
-    /// Begins a connection as the server: reads the client's preface and sends empty settings. Reads and writes time out after 20 s.
+    /// Begins a connection as the server: reads the client's preface and sends empty settings. Reads and writes time
+    /// out after 20 s.
     ///
     /// # Errors
     /// Those of the socket; also when the preface is another.

@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Below the ports that Linux gives to outgoing connections (`ip_local_port_range`, 32768 and up): such a connection, of any program, could
-/// otherwise take the port between this choice and the server's bind.
+/// Below the ports that Linux gives to outgoing connections (`ip_local_port_range`, 32768 and up): such a connection,
+/// of any program, could otherwise take the port between this choice and the server's bind.
 const RANGE: std::ops::Range<u32> = 10_000..32_000;
 
 /// Returns a port that is free for TCP and UDP. No two calls of one process return the same one.

@@ -33,9 +33,9 @@ pub(crate) enum Length {
     Service,
 }
 
-/// Copies a service's fields. Each name replaces the fields set before; Set-Cookie and Vary are added to them. Those that the service's
-/// Connection field names are about a connection that the service does not have (RFC 9110 §7.6.1): they are dropped, except Upgrade, which
-/// announces a protocol to the client.
+/// Copies a service's fields. Each name replaces the fields set before; Set-Cookie and Vary are added to them. Those
+/// that the service's Connection field names are about a connection that the service does not have (RFC 9110 §7.6.1):
+/// they are dropped, except Upgrade, which announces a protocol to the client.
 pub(crate) fn put_fields(fields: &HeaderMap, length: Length, into: &mut FieldMap) {
     let mut before: Option<&HeaderName> = None;
     let has_options = fields.contains_key(header::CONNECTION);

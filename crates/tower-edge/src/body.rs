@@ -29,9 +29,10 @@ const COPIED_BELOW: usize = 8 * 1024;
 /// The body of a request. Its first poll makes the server send 100 (Continue). The server drains a body that is not
 /// read.
 ///
-/// It is [`Send`], as many services require, and can be read on any thread. On the worker of its request, where the tasks that a handler
-/// starts with `tokio::spawn` run too, a read costs nothing more. On another thread, a task of the worker reads the body and passes up to
-/// four frames ahead, which costs a small allocation for each body, and wakes of both threads.
+/// It is [`Send`], as many services require, and can be read on any thread. On the worker of its request, where the
+/// tasks that a handler starts with `tokio::spawn` run too, a read costs nothing more. On another thread, a task of the
+/// worker reads the body and passes up to four frames ahead, which costs a small allocation for each body, and wakes of
+/// both threads.
 pub struct EdgeBody(BodyState);
 
 enum BodyState {

@@ -77,7 +77,8 @@ pub(crate) enum ConnectionFacts {
 pub(crate) struct EdgeState<S: Servable> {
     /// The original, for further clones.
     first: S,
-    /// The clone that is called; absent during a call, while an exchange waits until it is ready, and after a panic or an error in one.
+    /// The clone that is called; absent during a call, while an exchange waits until it is ready, and after a panic or
+    /// an error in one.
     service: Cell<Option<S>>,
     arena: RefCell<Arena>,
     maps: RefCell<Vec<HeaderMap>>,
@@ -86,8 +87,8 @@ pub(crate) struct EdgeState<S: Servable> {
 }
 
 impl<S: Servable> Edge<S> {
-    /// Creates the handler, and allots its per-worker state. `make` makes the service of a worker, given the worker's number from 0, on the
-    /// worker's thread.
+    /// Creates the handler, and allots its per-worker state. `make` makes the service of a worker, given the worker's
+    /// number from 0, on the worker's thread.
     pub fn new(make: impl Fn(usize) -> S + Send + Sync + 'static, build: &mut Build<'_>) -> Self {
         let state = build.allocate_state(move |worker| {
             body::spawn_body_task(&**worker);
@@ -117,8 +118,8 @@ pub fn handler<S: Servable + Send>(
     handler_with(cloning(service))
 }
 
-/// As [`handler`], with a service that each worker makes itself: `make` gets the number of the worker, from 0, and runs on its thread, in its
-/// runtime, before the worker accepts connections; for each handler of each configuration.
+/// As [`handler`], with a service that each worker makes itself: `make` gets the number of the worker, from 0, and runs
+/// on its thread, in its runtime, before the worker accepts connections; for each handler of each configuration.
 pub fn handler_with<S: Servable>(
     make: impl Fn(usize) -> S + Send + Sync + 'static,
 ) -> impl Fn(&Value, &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> + Send + Sync + 'static {

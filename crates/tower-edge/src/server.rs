@@ -126,8 +126,8 @@ pub enum ServeError {
         /// The builder's method.
         setting: &'static str,
     },
-    /// The engine did not start. [`StartError::Bind`] has the system's error, for example that an address is in use, and [`StartError::Tls`]
-    /// the setting of a [`TlsPolicy`] that cannot be used.
+    /// The engine did not start. [`StartError::Bind`] has the system's error, for example that an address is in use,
+    /// and [`StartError::Tls`] the setting of a [`TlsPolicy`] that cannot be used.
     Start(StartError),
 }
 
@@ -164,15 +164,16 @@ impl std::error::Error for ServeError {
 }
 
 impl Builder {
-    /// Adds an address to listen on: `127.0.0.1:8080`, `[::1]:8080`, `[fe80::1%eth0]:8080`, `localhost:8080`, or `:8080` for all
-    /// addresses. Port 0 lets the system choose one. A name stands for those of its addresses that the machine has.
+    /// Adds an address to listen on: `127.0.0.1:8080`, `[::1]:8080`, `[fe80::1%eth0]:8080`, `localhost:8080`, or
+    /// `:8080` for all addresses. Port 0 lets the system choose one. A name stands for those of its addresses that the
+    /// machine has.
     pub fn listen(mut self, address: impl ToString) -> Self {
         self.listen.push(Listen::Address(address.to_string()));
         self
     }
 
-    /// Adds a Unix socket to listen on: the path of its file, which is created with these permission bits and removed at
-    /// the end, or an abstract name after an `@`.
+    /// Adds a Unix socket to listen on: the path of its file, which is created with these permission bits and removed
+    /// at the end, or an abstract name after an `@`.
     pub fn listen_unix(mut self, path: impl AsRef<Path>, mode: u32) -> Self {
         self.listen.push(Listen::Unix(path.as_ref().into(), mode));
         self
@@ -186,8 +187,9 @@ impl Builder {
     }
 
     /// Adds a listening socket that the program has opened: a [`TcpListener`] or a
-    /// [`UnixListener`](std::os::unix::net::UnixListener) of std, or another socket as [`OwnedFd`]; tokio's listeners have `into_std`. The
-    /// server sets it to non-blocking, also for its duplicates, closes it at the end, and leaves the file of a Unix socket.
+    /// [`UnixListener`](std::os::unix::net::UnixListener) of std, or another socket as [`OwnedFd`]; tokio's listeners
+    /// have `into_std`. The server sets it to non-blocking, also for its duplicates, closes it at the end, and leaves
+    /// the file of a Unix socket.
     ///
     /// ```
     /// # fn example(router: axum::Router) -> Result<(), Box<dyn std::error::Error>> {
@@ -257,8 +259,8 @@ impl Builder {
         self
     }
 
-    /// Sets the versions, cipher suites, key exchange groups and protocols (ALPN) of TLS, and the other settings of a policy. Without it,
-    /// these are the defaults of [`TlsPolicy`].
+    /// Sets the versions, cipher suites, key exchange groups and protocols (ALPN) of TLS, and the other settings of a
+    /// policy. Without it, these are the defaults of [`TlsPolicy`].
     ///
     /// ```
     /// use tower_edge::{Server, TlsPolicy, TlsVersion};
@@ -294,8 +296,8 @@ impl Builder {
         self.start_with(cloning(service))
     }
 
-    /// As [`start`](Self::start), with a service that each worker makes itself, which need not be [`Send`]: `make` gets the number of
-    /// the worker, from 0, and runs on its thread, in its runtime.
+    /// As [`start`](Self::start), with a service that each worker makes itself, which need not be [`Send`]: `make` gets
+    /// the number of the worker, from 0, and runs on its thread, in its runtime.
     ///
     /// # Errors
     /// As of `start`; also if `make` panics.
@@ -425,8 +427,8 @@ fn addresses(found: &str) -> Result<Vec<ListenAddress>, ServeError> {
     if known.is_empty() { Err(wrong()) } else { Ok(present(known)) }
 }
 
-/// Returns those of a name's addresses that this machine has, or all if it has none, so that binding them shows the error. `localhost`
-/// resolves to `::1` even on a system without IPv6.
+/// Returns those of a name's addresses that this machine has, or all if it has none, so that binding them shows the
+/// error. `localhost` resolves to `::1` even on a system without IPv6.
 fn present(known: Vec<ListenAddress>) -> Vec<ListenAddress> {
     // On any free port: one that is in use is an error of its own.
     let is_absent = |address: SocketAddr| TcpListener::bind(address).is_err_and(|error| is_absent_address(&error));
@@ -481,7 +483,8 @@ pub struct Running {
 }
 
 impl Running {
-    /// Returns the bound IP addresses in the order in which they were added, with the ports that the system chose. A Unix socket has none.
+    /// Returns the bound IP addresses in the order in which they were added, with the ports that the system chose. A
+    /// Unix socket has none.
     pub fn addresses(&self) -> &[SocketAddr] {
         self.engine.addresses()
     }

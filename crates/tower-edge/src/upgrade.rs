@@ -243,9 +243,9 @@ struct ServiceEnd;
 /// The time that a service has to read the bytes of a peer that is gone.
 const LAST_BYTES_TIME: Duration = Duration::from_secs(5);
 
-/// Copies bytes from the peer to the service, until either ends. If the tunnel is dropped before the service's end, the peer is gone: the
-/// service can read the peer's last bytes for a time, and then our end of the pipe is closed, also if a service that does not read has left
-/// it full. Otherwise the service would never see that the peer is gone.
+/// Copies bytes from the peer to the service, until either ends. If the tunnel is dropped before the service's end, the
+/// peer is gone: the service can read the peer's last bytes for a time, and then our end of the pipe is closed, also if
+/// a service that does not read has left it full. Otherwise the service would never see that the peer is gone.
 async fn forward(
     inbound: IncomingBody,
     to_service: WriteHalf<DuplexStream>,
@@ -272,8 +272,8 @@ async fn forward(
     .await;
 }
 
-/// Copies bytes until they end. The service sees a failure of the peer's bytes as their end too: an in-memory pipe has no other ending, so
-/// the protocol of the tunnel must mark its own end, as WebSocket does.
+/// Copies bytes until they end. The service sees a failure of the peer's bytes as their end too: an in-memory pipe has
+/// no other ending, so the protocol of the tunnel must mark its own end, as WebSocket does.
 async fn copy(mut inbound: IncomingBody, mut to_service: WriteHalf<DuplexStream>) {
     while let Some(Ok(Frame::Chunk(chunk))) = poll_fn(|poll_cx| inbound.poll_frame(poll_cx)).await {
         if to_service.write_all(chunk.as_slice()).await.is_err() {

@@ -210,7 +210,8 @@ fn a_read_ends_with_its_peer_and_with_its_server() {
 /// Threads that have run a handler.
 type Threads = Arc<Mutex<HashSet<thread::ThreadId>>>;
 
-// axum's example `reverse-proxy`: the task of a pooled connection runs on the worker that opened it, and sends the requests of all.
+// axum's example `reverse-proxy`: the task of a pooled connection runs on the worker that opened it, and sends the
+// requests of all.
 #[test]
 fn a_proxy_with_a_connection_pool_for_all_workers() {
     #[derive(Clone)]

@@ -189,8 +189,8 @@ fn an_ended_body_is_not_polled() {
         let mut client = client(&running);
         client.send_request(&format!("/{number}"));
         let (bytes, close) = client.rest();
-        // RFC 9112 §8: fewer bytes than the announced four show that the response is not complete. The third fails after them, and the
-        // last has more.
+        // RFC 9112 §8: fewer bytes than the announced four show that the response is not complete. The third fails
+        // after them, and the last has more.
         let most = if matches!(number, 3 | 6) { 4 } else { 3 };
         let text = String::from_utf8_lossy(&bytes);
         let content = text.split_once("\r\n\r\n").map(|(_, content)| content.len());
@@ -330,8 +330,8 @@ fn serving_ends_with_its_signal() {
 /// Longer than a tick of the timer wheel.
 const SHORT: Duration = Duration::from_millis(300);
 
-/// Responds to "/echo" with the request's body; after three times [`SHORT`] to "/read" with the content that it reads then, to "/pieces"
-/// with pieces that need longer than the limit on bodies.
+/// Responds to "/echo" with the request's body; after three times [`SHORT`] to "/read" with the content that it reads
+/// then, to "/pieces" with pieces that need longer than the limit on bodies.
 async fn late(request: axum::extract::Request) -> Body {
     if request.uri().path() == "/echo" {
         return request.into_body();

@@ -1,4 +1,5 @@
-//! Sockets that are not an IP address: Unix sockets, inherited ones, those that the program has opened; and the PROXY protocol.
+//! Sockets that are not an IP address: Unix sockets, inherited ones, those that the program has opened; and the PROXY
+//! protocol.
 
 mod support;
 
@@ -60,7 +61,8 @@ fn inherited_socket() {
     assert!(error.to_string().starts_with("listening on fd/9999: the process has inherited no such"), "{error}");
 }
 
-// accept(2): duplicates of a socket share its queue, so that every worker accepts, and no connection is lost that arrived before the start.
+// accept(2): duplicates of a socket share its queue, so that every worker accepts, and no connection is lost that
+// arrived before the start.
 #[test]
 fn sockets_of_the_program() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -101,7 +103,8 @@ fn sockets_on_which_no_server_can_listen() {
     refused(listener, "a socket that does not listen");
 }
 
-// RFC 4007 §11: `<address>%<zone>`, where the zone is the name of an interface or its index. Each machine has `lo`, with the index 1.
+// RFC 4007 §11: `<address>%<zone>`, where the zone is the name of an interface or its index. Each machine has `lo`,
+// with the index 1.
 #[test]
 fn link_local_addresses() {
     for zone in ["1", "lo"] {

@@ -66,8 +66,8 @@ const BODY_TASKS: usize = 1;
 /// More than the pipe between peer and service has room for.
 static MUCH: [u8; 200 * 1024] = [b'x'; 200 * 1024];
 
-// `request_body` with `set` replaces content, and a WebSocket's request has none (RFC 6455 §4.1): as in Caddy, the tunnel has the
-// client's bytes.
+// `request_body` with `set` replaces content, and a WebSocket's request has none (RFC 6455 §4.1): as in Caddy, the
+// tunnel has the client's bytes.
 #[test]
 fn a_replaced_body_is_none_of_the_tunnel() {
     let (mut kit, upgraded) = kit(&json!([{ "handler": "replace" }, { "handler": "app" }]));
@@ -121,7 +121,8 @@ impl LateReader {
     }
 }
 
-// A peer that is gone ends the service's sending, also if the service reads nothing: its task and the buffers would stay for ever.
+// A peer that is gone ends the service's sending, also if the service reads nothing: its task and the buffers would
+// stay for ever.
 #[test]
 fn a_dropped_tunnel_ends_a_service_that_does_not_read() {
     let (mut kit, upgraded) = kit(&json!([{ "handler": "app" }]));

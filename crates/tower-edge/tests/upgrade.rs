@@ -162,7 +162,8 @@ fn websockets() {
     assert_eq!(running.engine().observer().total().panics, 0);
 }
 
-/// Opens the WebSocket `/echo` over HTTP/2, and returns the streams in both directions. `ends`: the request ends its stream.
+/// Opens the WebSocket `/echo` over HTTP/2, and returns the streams in both directions. `ends`: the request ends its
+/// stream.
 async fn open_over_http2(address: SocketAddr, ends: bool) -> (h2::SendStream<Bytes>, h2::RecvStream) {
     let stream = tokio::net::TcpStream::connect(address).await.unwrap();
     let (client, connection) = h2::client::handshake(stream).await.unwrap();
@@ -188,7 +189,8 @@ async fn rest(mut inbound: h2::RecvStream) -> Vec<u8> {
     got
 }
 
-// RFC 8441 §5: the service sees the extended CONNECT of an HTTP/2 client as an Upgrade, and END_STREAM as the end of TCP's stream.
+// RFC 8441 §5: the service sees the extended CONNECT of an HTTP/2 client as an Upgrade, and END_STREAM as the end of
+// TCP's stream.
 #[test]
 fn a_websocket_over_http2() {
     let echo = |upgrade: WebSocketUpgrade| async {

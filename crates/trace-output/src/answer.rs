@@ -1,5 +1,5 @@
-//! The messages that a collector returns: `ExportTraceServiceResponse` of OTLP and its equal for metrics, and gRPC's `Status` and
-//! `RetryInfo`.
+//! The messages that a collector returns: `ExportTraceServiceResponse` of OTLP and its equal for metrics, and gRPC's
+//! `Status` and `RetryInfo`.
 //!
 //! A message that is damaged counts as empty: it only explains a result.
 
@@ -124,8 +124,8 @@ fn retry_delay(any: &[u8]) -> Option<Duration> {
 mod tests {
     use super::*;
 
-    // opentelemetry-proto, ExportTraceServiceResponse: `partial_success` (1) with `rejected_spans` (1), `error_message` (2).
-    // Of a message that ends early, the fields before its end count.
+    // opentelemetry-proto, ExportTraceServiceResponse: `partial_success` (1) with `rejected_spans` (1), `error_message`
+    // (2). Of a message that ends early, the fields before its end count.
     #[test]
     fn partial_successes() {
         let message = b"\x0a\x07\x08\x05\x12\x03too";

@@ -207,8 +207,8 @@ fn retry_after(text: &str, now: SystemTime) -> Option<Duration> {
     }
 }
 
-/// Evaluates an answer of OTLP/gRPC. OTLP, "Failures": these codes permit another attempt, RESOURCE_EXHAUSTED only with a
-/// `RetryInfo`.
+/// Evaluates an answer of OTLP/gRPC. OTLP, "Failures": these codes permit another attempt, RESOURCE_EXHAUSTED only with
+/// a `RetryInfo`.
 fn grpc(status: StatusCode, fields: &HeaderMap, body: &[u8]) -> Delivery {
     let Some(code) = fields.get("grpc-status").and_then(|code| code.to_str().ok()?.parse::<u32>().ok()) else {
         let reason = format!("the answer is {status} without a status of gRPC");
@@ -239,7 +239,8 @@ fn grpc(status: StatusCode, fields: &HeaderMap, body: &[u8]) -> Delivery {
     }
 }
 
-/// Begins a client's TLS configuration. The provider is explicit: rustls has no default one in a program that enables its feature `ring` too.
+/// Begins a client's TLS configuration. The provider is explicit: rustls has no default one in a program that enables
+/// its feature `ring` too.
 fn tls_builder() -> ConfigBuilder<ClientConfig, WantsVerifier> {
     ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()

@@ -1,4 +1,5 @@
-//! The delivery of batches to a collector: attempts, pauses, counts and the report of losses. Spans and metrics share it.
+//! The delivery of batches to a collector: attempts, pauses, counts and the report of losses. Spans and metrics share
+//! it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -78,8 +78,8 @@ impl MetricWriter {
         self.add(&point);
     }
 
-    /// Adds a data point of a histogram. `bounds` are the upper bounds, ascending; `counts` has the observations of each bucket alone, one
-    /// bucket more than `bounds`.
+    /// Adds a data point of a histogram. `bounds` are the upper bounds, ascending; `counts` has the observations of
+    /// each bucket alone, one bucket more than `bounds`.
     pub fn histogram<'l>(
         &mut self,
         labels: impl Iterator<Item = (&'l str, &'l str)>,

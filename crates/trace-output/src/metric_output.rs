@@ -71,7 +71,8 @@ impl PreparedMetricOutput {
         &self.settings
     }
 
-    /// Starts the thread. `collect` writes all metrics and runs on it; numbers that only grow began at zero at `started`.
+    /// Starts the thread. `collect` writes all metrics and runs on it; numbers that only grow began at zero at
+    /// `started`.
     ///
     /// # Errors
     /// The system refuses a thread.

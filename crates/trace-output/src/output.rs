@@ -55,8 +55,8 @@ pub fn span_counts() -> SpanCounts {
     SpanCounts { sent: read(sent), dropped: read(&DROPPED), failed: read(failed), rejected: read(rejected) }
 }
 
-/// Waits until every span that is queued in this process, and the current metrics, are sent or lost, at most for `limit`. To be called
-/// before the process ends.
+/// Waits until every span that is queued in this process, and the current metrics, are sent or lost, at most for
+/// `limit`. To be called before the process ends.
 pub fn flush_all(limit: Duration) {
     let end = Instant::now() + limit;
     // Holds no sender itself: when a thread ends, its last sender is dropped and the wait for it ends.

@@ -117,8 +117,8 @@ impl SpanQueue {
     /// Sleeps until a batch is full or [`wake`](Self::wake) is called.
     pub(crate) async fn wait(&self) {
         self.is_idle.store(true, Ordering::Release);
-        // A push before the store has not woken the thread. Without the fence, the length could be read before the store is visible to a
-        // push, and neither side would see the other.
+        // A push before the store has not woken the thread. Without the fence, the length could be read before the
+        // store is visible to a push, and neither side would see the other.
         fence(Ordering::SeqCst);
         if self.spans.len() < self.batch_max && !self.is_closed() {
             self.wake.notified().await;

@@ -1,5 +1,5 @@
-//! The environment variables of the OpenTelemetry specification that configure traces and metrics ("Environment Variable
-//! Specification", "OpenTelemetry Protocol Exporter").
+//! The environment variables of the OpenTelemetry specification that configure traces and metrics ("Environment
+//! Variable Specification", "OpenTelemetry Protocol Exporter").
 //!
 //! DEVIATES from the specification, which ignores a value that it does not know with a warning: here such a value is an
 //! error, as in the rest of a configuration.
@@ -94,7 +94,8 @@ pub struct CollectorSettings {
     pub export_timeout: Duration,
 }
 
-/// The names of the variables that have the settings of a collector, for errors: those of the signal, or of all signals.
+/// The names of the variables that have the settings of a collector, for errors: those of the signal, or of all
+/// signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct UsedVariables {
     pub(crate) endpoint: &'static str,

@@ -1,4 +1,5 @@
-//! Metrics that reach a collector, or are lost and counted. The counts are those of the process, so these tests run one after another.
+//! Metrics that reach a collector, or are lost and counted. The counts are those of the process, so these tests run one
+//! after another.
 
 #[path = "support/collector.rs"]
 #[allow(dead_code)]

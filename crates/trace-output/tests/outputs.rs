@@ -1,5 +1,5 @@
-//! Spans that reach a collector, or are lost and counted. The counts are those of the process, so these tests run one after
-//! another.
+//! Spans that reach a collector, or are lost and counted. The counts are those of the process, so these tests run one
+//! after another.
 
 #[path = "support/collector.rs"]
 #[allow(dead_code)]
@@ -149,8 +149,8 @@ fn batches() {
     assert_eq!(collector.receive().spans().len(), 5);
 }
 
-// OTLP, "Failures": after 503 and similar, a lost connection, or a code that permits it, the same batch is sent again; after
-// any other error it is not. `Retry-After` and `RetryInfo` set the time until then.
+// OTLP, "Failures": after 503 and similar, a lost connection, or a code that permits it, the same batch is sent again;
+// after any other error it is not. `Retry-After` and `RetryInfo` set the time until then.
 #[test]
 fn attempts() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,6 +1,6 @@
-//! The files that both servers serve: names with blanks, percent signs and dots, hidden files, directories with and without
-//! an index, links, and precompressed versions. Dates are fixed, so that entity tags and listings are equal in each
-//! run.
+//! The files that both servers serve: names with blanks, percent signs and dots, hidden files, directories with and
+//! without an index, links, and precompressed versions. Dates are fixed, so that entity tags and listings are equal in
+//! each run.
 
 use std::fs;
 use std::os::unix::fs::symlink;

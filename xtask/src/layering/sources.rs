@@ -1,7 +1,7 @@
 //! Searches a crate's source for forbidden names.
 //!
-//! A plain search for whole words, line by line; strings count as code. Ignored are text after `//`, files and directories
-//! named `tests`, and everything after `mod tests {` in a file, since tests come last.
+//! A plain search for whole words, line by line; strings count as code. Ignored are text after `//`, files and
+//! directories named `tests`, and everything after `mod tests {` in a file, since tests come last.
 
 use std::path::Path;
 

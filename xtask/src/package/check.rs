@@ -1,5 +1,5 @@
-//! The step `package`: builds the Debian package from the program of the tests, and installs it into a clean Debian; builds the
-//! container's image, and runs it.
+//! The step `package`: builds the Debian package from the program of the tests, and installs it into a clean Debian;
+//! builds the container's image, and runs it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -172,8 +172,8 @@ fn need_namespaces() -> Result<(), StepError> {
     }
 }
 
-/// Returns a command that runs `script` with its own network, so that its ports are free, and with its own mounts and processes, so
-/// that nothing of it remains. `$0` of the script is `root`.
+/// Returns a command that runs `script` with its own network, so that its ports are free, and with its own mounts and
+/// processes, so that nothing of it remains. `$0` of the script is `root`.
 fn apart(script: &str, root: &Path) -> Command {
     let mut command = Command::new("unshare");
     command.args(["--net", "--mount", "--pid", "--uts", "--ipc", "--cgroup", "--fork", "--kill-child"]);
@@ -225,7 +225,8 @@ fn sources() -> Option<&'static str> {
         .find(|path| Path::new(path).exists())
 }
 
-/// Unpacks a clean Debian, and puts the package and these scripts into its directory `/srv`, which systemd leaves alone.
+/// Unpacks a clean Debian, and puts the package and these scripts into its directory `/srv`, which systemd leaves
+/// alone.
 fn unpacked(stage: &mut Stage, workspace: &Workspace, package: &Path, scripts: &[&str]) -> Result<PathBuf, StepError> {
     let debian = clean_debian(stage, workspace)?;
     let root = workspace.scratch("debian")?;
@@ -284,8 +285,8 @@ fn context_is_whole(workspace: &Workspace) -> anyhow::Result<()> {
     }
 }
 
-/// Builds the last stage of the Containerfile from the program of the tests and the libraries that it is linked to, in place of the
-/// static program of the first stage, whose base image needs a registry; and runs the image.
+/// Builds the last stage of the Containerfile from the program of the tests and the libraries that it is linked to, in
+/// place of the static program of the first stage, whose base image needs a registry; and runs the image.
 fn container(stage: &mut Stage, workspace: &Workspace) -> Result<(), StepError> {
     context_is_whole(workspace)?;
     need_namespaces()?;

@@ -51,7 +51,8 @@ pub(super) fn types(code: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// Splits code into identifiers and single characters, with the line of each. Raw identifiers such as `r#type` are one token.
+/// Splits code into identifiers and single characters, with the line of each. Raw identifiers such as `r#type` are one
+/// token.
 fn tokens(code: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut line = 1;
     let mut rest = code;

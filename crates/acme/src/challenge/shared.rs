@@ -1,11 +1,13 @@
-//! Answers challenges that other processes with the same storage have opened: the authority's request may reach any server of a fleet.
+//! Answers challenges that other processes with the same storage have opened: the authority's request may reach any
+//! server of a fleet.
 //!
 //! ```text
 //!  request ──► managed name? ──► queue of names ──► one reader ──► answer, if storage has the challenge
 //! ```
-//! Anyone can send such requests, so the work for them is bounded: one task reads storage, for one name after the other, at most
-//! 1 / [`READ_PAUSE`] times a second. Concurrent requests for one name share a read. A request waits for a read that begins after its
-//! arrival, so earlier requests of an attacker cannot hide a challenge. A storage that hangs occupies one thread.
+//! Anyone can send such requests, so the work for them is bounded: one task reads storage, for one name after the
+//! other, at most 1 / [`READ_PAUSE`] times a second. Concurrent requests for one name share a read. A request waits for
+//! a read that begins after its arrival, so earlier requests of an attacker cannot hide a challenge. A storage that
+//! hangs occupies one thread.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -107,8 +109,8 @@ impl fmt::Debug for SharedChallenges {
     }
 }
 
-/// Starts to look in storage for the content of `http://HOST/.well-known/acme-challenge/TOKEN`. `None`: the server does not manage the
-/// host, the token is malformed, or too many requests wait. Does not block.
+/// Starts to look in storage for the content of `http://HOST/.well-known/acme-challenge/TOKEN`. `None`: the server does
+/// not manage the host, the token is malformed, or too many requests wait. Does not block.
 pub fn shared_http_answer(host: &str, token: &str) -> Option<ChallengeLookup<String>> {
     let is_base64url = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     if token.is_empty() || token.len() > TOKEN_LEN_MAX || !token.bytes().all(is_base64url) {
@@ -119,7 +121,8 @@ pub fn shared_http_answer(host: &str, token: &str) -> Option<ChallengeLookup<Str
     let token = token.to_owned();
     Some(Box::pin(async move {
         let challenge = found.await.ok()??;
-        // The host too, as Caddy does: a name that an attacker has pointed to this server gets no answer for another one.
+        // The host too, as Caddy does: a name that an attacker has pointed to this server gets no answer for another
+        // one.
         let is_sought = challenge.kind == HTTP
             && challenge.token == token
             && challenge.identifier.value.eq_ignore_ascii_case(&host);
@@ -130,8 +133,8 @@ pub fn shared_http_answer(host: &str, token: &str) -> Option<ChallengeLookup<Str
     }))
 }
 
-/// Starts to look in storage for a validation file of ZeroSSL, the content of `http://HOST/PATH`. `None`: the server does not manage the host, or
-/// too many requests wait. Does not block.
+/// Starts to look in storage for a validation file of ZeroSSL, the content of `http://HOST/PATH`. `None`: the server
+/// does not manage the host, or too many requests wait. Does not block.
 pub fn shared_file(host: &str, path: &str) -> Option<ChallengeLookup<String>> {
     if !path.starts_with(super::FILE_PREFIX) || path.len() > TOKEN_LEN_MAX {
         return None;
@@ -149,8 +152,8 @@ pub fn shared_file(host: &str, path: &str) -> Option<ChallengeLookup<String>> {
     }))
 }
 
-/// Starts to look in storage for the certificate of a handshake that offers `acme-tls/1` for a server name in lower case. `None`: the server
-/// does not manage the name, or too many requests wait. Does not block.
+/// Starts to look in storage for the certificate of a handshake that offers `acme-tls/1` for a server name in lower
+/// case. `None`: the server does not manage the name, or too many requests wait. Does not block.
 pub fn shared_tls_certificate(name: &str) -> Option<ChallengeLookup<Arc<CertifiedKey>>> {
     let found = find(name)?;
     let name = name.to_owned();

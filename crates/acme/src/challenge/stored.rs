@@ -1,5 +1,6 @@
-//! An open challenge in storage, where other processes with the same storage find it: `acme/AUTHORITY/challenge_tokens/NAME.json`, as
-//! CertMagic stores it, with the JSON of acmez. Files of ZeroSSL are at `zerossl/challenge_tokens/NAME.json`.
+//! An open challenge in storage, where other processes with the same storage find it:
+//! `acme/AUTHORITY/challenge_tokens/NAME.json`, as CertMagic stores it, with the JSON of acmez. Files of ZeroSSL are at
+//! `zerossl/challenge_tokens/NAME.json`.
 
 use std::net::IpAddr;
 
@@ -75,8 +76,8 @@ impl StoredChallenge {
         }
     }
 
-    /// The name by which the process that receives the authority's request looks for the challenge: the host of an HTTP request, or the server name of
-    /// a ClientHello.
+    /// The name by which the process that receives the authority's request looks for the challenge: the host of an HTTP
+    /// request, or the server name of a ClientHello.
     fn sought_name(&self) -> String {
         match &*self.kind {
             TLS_ALPN => server_name(&self.identifier.value),
@@ -84,8 +85,8 @@ impl StoredChallenge {
         }
     }
 
-    /// Reads the challenge that is open at one of `authorities`, storage keys, for the name of a request. A malformed one counts as absent: the
-    /// authority's request is not answered. Blocks.
+    /// Reads the challenge that is open at one of `authorities`, storage keys, for the name of a request. A malformed
+    /// one counts as absent: the authority's request is not answered. Blocks.
     pub(super) fn find(authorities: &[String], name: &str, storage: &dyn Storage) -> Result<Option<Self>, Error> {
         for authority in authorities {
             let at = storage_key(authority, name);
@@ -114,7 +115,8 @@ pub(crate) struct Published {
 }
 
 impl Published {
-    /// Writes a challenge. `None` if the issuer disables that, or if storage fails: this process can answer the challenge nevertheless.
+    /// Writes a challenge. `None` if the issuer disables that, or if storage fails: this process can answer the
+    /// challenge nevertheless.
     pub(crate) async fn new(issuer: &Issuer, storage: &SharedStorage, challenge: StoredChallenge) -> Option<Self> {
         if !issuer.is_distributed {
             return None;
@@ -143,7 +145,8 @@ impl Published {
     pub(crate) async fn remove(mut self) {
         if let Some(challenge) = self.challenge.take() {
             let at = self.at.clone();
-            // A failure is logged. The certificate does not depend on it, and the next clean-up of storage removes the challenge.
+            // A failure is logged. The certificate does not depend on it, and the next clean-up of storage removes the
+            // challenge.
             let _ = blocking(&self.storage, move |storage| {
                 remove(&at, &challenge, storage);
                 Ok(())
@@ -162,7 +165,8 @@ impl Drop for Published {
     }
 }
 
-/// Removes a challenge, unless storage has another one for the name by now: the removal after a cancelled order can be late.
+/// Removes a challenge, unless storage has another one for the name by now: the removal after a cancelled order can be
+/// late.
 fn remove(at: &str, challenge: &StoredChallenge, storage: &dyn Storage) {
     let removed = storage.load(at).and_then(|text| {
         let found: Option<StoredChallenge> = text.and_then(|text| serde_json::from_slice(&text).ok());

@@ -1,5 +1,6 @@
-//! An acme-dns server (<https://github.com/joohoi/acme-dns>): a CNAME record at `_acme-challenge.NAME` points to the account's record
-//! there. It keeps the last two values and removes none: a third one replaces the first, also if only the order of the first is not done.
+//! An acme-dns server (<https://github.com/joohoi/acme-dns>): a CNAME record at `_acme-challenge.NAME` points to the
+//! account's record there. It keeps the last two values and removes none: a third one replaces the first, also if only
+//! the order of the first is not done.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +43,8 @@ enum Accounts {
     ByName(BTreeMap<String, AcmeDnsAccount>),
 }
 
-/// Settings: `username`, `password`, `subdomain` and `server_url`; or `config` with these for each name; or a file with either.
+/// Settings: `username`, `password`, `subdomain` and `server_url`; or `config` with these for each name; or a file with
+/// either.
 pub(super) struct AcmeDns(Accounts);
 
 impl AcmeDns {

@@ -10,7 +10,8 @@ use tokio::time::Instant;
 
 use super::zone::{Resolvers, ZoneError, query_server};
 
-/// The pause before each look. The first look waits too: a resolver caches the absence of a record that is queried too early.
+/// The pause before each look. The first look waits too: a resolver caches the absence of a record that is queried too
+/// early.
 const INTERVAL: Duration = Duration::from_secs(2);
 
 /// The record did not become visible.
@@ -30,7 +31,8 @@ impl fmt::Display for PropagationError {
 
 impl std::error::Error for PropagationError {}
 
-/// Waits until all servers that answer have the record, for at most `timeout`. A failed look is repeated: resolvers recover.
+/// Waits until all servers that answer have the record, for at most `timeout`. A failed look is repeated: resolvers
+/// recover.
 pub(crate) async fn wait(
     resolvers: &Resolvers,
     name: &Name,
@@ -57,8 +59,8 @@ async fn look(resolvers: &Resolvers, name: &Name, value: &str) -> Result<bool, Z
     visible(&resolvers.servers_to_check(&target).await?, &target, value).await
 }
 
-/// Whether at least one server answers, and all that do have the record. The authority, too, queries another server if one is silent or is
-/// not responsible for the zone (a lame delegation).
+/// Whether at least one server answers, and all that do have the record. The authority, too, queries another server if
+/// one is silent or is not responsible for the zone (a lame delegation).
 async fn visible(servers: &[Vec<SocketAddr>], name: &Name, value: &str) -> Result<bool, ZoneError> {
     let mut seen = false;
     let mut refusal = None;

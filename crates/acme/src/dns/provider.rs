@@ -187,7 +187,8 @@ impl From<QueryError> for ProviderError {
     }
 }
 
-/// Sends a request and returns the body of a successful response. After 429 with a short `Retry-After` the request is repeated.
+/// Sends a request and returns the body of a successful response. After 429 with a short `Retry-After` the request is
+/// repeated.
 pub(crate) async fn call(http: &HttpClient, request: HttpRequest) -> Result<Bytes, ProviderError> {
     let mut repeats = 0;
     loop {
@@ -212,7 +213,8 @@ pub(crate) async fn call_json(http: &HttpClient, request: HttpRequest) -> Result
     serde_json::from_slice(&body).map_err(|_| ProviderError::Unexpected("JSON"))
 }
 
-/// The explanation in the body of an error: the member of JSON that interfaces use for it, an element of XML, or the text itself.
+/// The explanation in the body of an error: the member of JSON that interfaces use for it, an element of XML, or the
+/// text itself.
 fn explanation(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     let json: Option<Value> = serde_json::from_slice(body).ok();

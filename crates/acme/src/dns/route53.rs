@@ -1,4 +1,5 @@
-//! Amazon Route 53 (API version 2013-04-01). Its interface replaces all values of a name at once, and its bodies are XML.
+//! Amazon Route 53 (API version 2013-04-01). Its interface replaces all values of a name at once, and its bodies are
+//! XML.
 
 use std::borrow::Cow;
 use std::time::SystemTime;

@@ -211,8 +211,8 @@ async fn acmedns() {
     assert_eq!((error.setting, &*error.found), ("config_file_path", "/nowhere"));
 }
 
-// Duck DNS: "a domain has one TXT record". acme-dns keeps the last two values of an account, which names may share. Orders of different names
-// must then not replace the values of each other, so they take turns.
+// Duck DNS: "a domain has one TXT record". acme-dns keeps the last two values of an account, which names may share.
+// Orders of different names must then not replace the values of each other, so they take turns.
 #[test]
 fn names_with_one_text_take_turns() {
     let at = |name: &str| TxtRecord { name: format!("_acme-challenge.{name}"), ..record() };
@@ -257,7 +257,8 @@ impl Provider for Counting {
     }
 }
 
-// Orders for one record take turns. One that is cancelled while it waits for its turn adds no record, which the next one would wait for.
+// Orders for one record take turns. One that is cancelled while it waits for its turn adds no record, which the next
+// one would wait for.
 #[tokio::test]
 async fn a_cancelled_order_leaves_the_queue() {
     let added = Arc::new(AtomicUsize::new(0));

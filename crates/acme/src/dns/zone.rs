@@ -13,7 +13,8 @@ use tokio::task::JoinSet;
 const PORT: u16 = 53;
 /// Public resolvers, used like Caddy's if the system names none.
 const FALLBACK: [&str; 4] = ["8.8.8.8", "8.8.4.4", "1.1.1.1", "1.0.0.1"];
-/// Addresses of a zone's servers that get a query whether a name below is a zone, at the same time: a silent one takes 10 s.
+/// Addresses of a zone's servers that get a query whether a name below is a zone, at the same time: a silent one takes
+/// 10 s.
 const PARENTS_MAX: usize = 3;
 /// The first label of a challenge's record (RFC 8555 §8.4).
 const USUAL_LABEL: &str = "_acme-challenge";
@@ -59,7 +60,8 @@ impl std::error::Error for ZoneError {}
 #[derive(Debug)]
 pub(crate) struct Resolvers {
     addresses: Vec<SocketAddr>,
-    /// Whether the configuration names them. Then they, and not the zone's servers, tell whether a record is visible, as in Caddy.
+    /// Whether the configuration names them. Then they, and not the zone's servers, tell whether a record is visible,
+    /// as in Caddy.
     are_configured: bool,
     /// The port of the zones' own servers; another one only in tests.
     zone_port: u16,
@@ -76,8 +78,8 @@ impl Resolvers {
         Ok(Self { addresses, are_configured: !written.is_empty(), zone_port: PORT })
     }
 
-    /// The servers that tell whether a record is visible, each with its addresses: the configured resolvers, or the servers of the zone
-    /// that contains `name`.
+    /// The servers that tell whether a record is visible, each with its addresses: the configured resolvers, or the
+    /// servers of the zone that contains `name`.
     pub(crate) async fn servers_to_check(&self, name: &Name) -> Result<Vec<Vec<SocketAddr>>, ZoneError> {
         if self.are_configured {
             return Ok(self.addresses.iter().map(|&server| vec![server]).collect());
@@ -123,10 +125,11 @@ impl Resolvers {
         Err(ZoneError::NoZone(name.to_string()))
     }
 
-    /// Finds the zone of a record that is about to be added. Configured resolvers tell later whether the record is visible, so they get no query
-    /// for its name before: they would cache its absence (RFC 2308 §5). The servers of the zone above tell whether the name is a zone itself. If none
-    /// of them answers, because a firewall blocks port 53 for example, a name with the usual first label counts as none, and for another one the
-    /// resolvers do get the query.
+    /// Finds the zone of a record that is about to be added. Configured resolvers tell later whether the record is
+    /// visible, so they get no query for its name before: they would cache its absence (RFC 2308 §5). The servers of
+    /// the zone above tell whether the name is a zone itself. If none of them answers, because a firewall blocks port
+    /// 53 for example, a name with the usual first label counts as none, and for another one the resolvers do get the
+    /// query.
     pub(crate) async fn zone_of_record(&self, name: &Name) -> Result<Name, ZoneError> {
         if self.are_configured
             && let Ok(above) = self.zone(&name.base_name()).await
@@ -142,7 +145,8 @@ impl Resolvers {
         self.zone(name).await
     }
 
-    /// Whether the servers of the zone `above` delegate a name, or have it as a zone themselves. `None`: none of them answers.
+    /// Whether the servers of the zone `above` delegate a name, or have it as a zone themselves. `None`: none of them
+    /// answers.
     async fn is_delegated(&self, name: &Name, above: &Name) -> Option<bool> {
         let servers = self.servers(above).await.ok()?;
         let mut queries = JoinSet::new();
@@ -270,8 +274,8 @@ mod tests {
         assert_eq!(servers, [configured.addresses]);
     }
 
-    // RFC 2308 §5: a resolver caches that the name of a query does not exist, so the resolvers that are to see the new record get no query for
-    // it before. A record may stand in a zone of its own.
+    // RFC 2308 §5: a resolver caches that the name of a query does not exist, so the resolvers that are to see the new
+    // record get no query for it before. A record may stand in a zone of its own.
     #[tokio::test]
     async fn the_zone_of_a_new_record() {
         use std::sync::{Arc, Mutex};

@@ -1,4 +1,5 @@
-//! Opens the connections of an [`HttpClient`](super::HttpClient): to the server itself, to a Unix socket, or through a proxy.
+//! Opens the connections of an [`HttpClient`](super::HttpClient): to the server itself, to a Unix socket, or through a
+//! proxy.
 
 use std::error::Error;
 use std::fmt;

@@ -71,7 +71,8 @@ impl fmt::Debug for ProxyEnvironment {
     }
 }
 
-/// A proxy for outgoing connections, from a URL such as `http://user:password@proxy.example:3128`. `Debug` does not show the password.
+/// A proxy for outgoing connections, from a URL such as `http://user:password@proxy.example:3128`. `Debug` does not
+/// show the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NetworkProxy {
     kind: ProxyKind,
@@ -194,7 +195,8 @@ impl fmt::Debug for NetworkProxy {
 mod tests {
     use super::*;
 
-    // Go's documentation of `http.Transport.Proxy`: the schemes http, https, socks5 and socks5h. The default ports are those of the schemes.
+    // Go's documentation of `http.Transport.Proxy`: the schemes http, https, socks5 and socks5h. The default ports are
+    // those of the schemes.
     #[test]
     fn urls_of_proxies() {
         let auth = |user: &str, password: &str| Some((user.to_owned(), password.to_owned()));
@@ -228,7 +230,8 @@ mod tests {
         }
     }
 
-    // Go's documentation of `http.ProxyFromEnvironment`: a proxy for HTTPS, exceptions in `NO_PROXY`, and none for `localhost` and loopback addresses.
+    // Go's documentation of `http.ProxyFromEnvironment`: a proxy for HTTPS, exceptions in `NO_PROXY`, and none for
+    // `localhost` and loopback addresses.
     #[test]
     fn proxies_of_the_environment() {
         let matcher =

@@ -139,7 +139,8 @@ async fn redirects_share_the_time_limit() {
     server.abort();
 }
 
-// A header whose name comes from a configuration. A second User-Agent would be a list, which it is not (RFC 9110 §10.1.5).
+// A header whose name comes from a configuration. A second User-Agent would be a list, which it is not (RFC 9110
+// §10.1.5).
 #[tokio::test]
 async fn headers_of_any_name() {
     let double = Double::new(&[("200 OK", "")]).await;

@@ -1,5 +1,5 @@
-//! The accounts of a server, in storage: `acme_server/AUTHORITY/accounts/ID.json`, and `keys/FINGERPRINT.json`, which finds an account by
-//! its key. They outlive the process; orders do not.
+//! The accounts of a server, in storage: `acme_server/AUTHORITY/accounts/ID.json`, and `keys/FINGERPRINT.json`, which
+//! finds an account by its key. They outlive the process; orders do not.
 
 use causeway_certs::{Durability, Error, Lock, Storage, safe_key};
 use serde_json::{Value, json};
@@ -50,7 +50,8 @@ impl Accounts<'_> {
         account.map(Some).ok_or_else(|| Problem::internal(&format!("{} is malformed", self.storage.location(&at))))
     }
 
-    /// Returns the account of this id, which has signed the request: the signature is by the key that it has now, and it is active.
+    /// Returns the account of this id, which has signed the request: the signature is by the key that it has now, and
+    /// it is active.
     pub(super) fn signer(&self, id: &str, envelope: &Envelope) -> Result<ClientAccount, Problem> {
         let missing = || Problem::new("accountDoesNotExist", 400, "this server has no such account");
         let account = self.by_id(id)?.ok_or_else(missing)?;

@@ -1,4 +1,5 @@
-//! Signed requests: JWS in the flattened JSON form (RFC 7515 §7.2.2), with the headers and keys that ACME allows (RFC 8555 §6.2).
+//! Signed requests: JWS in the flattened JSON form (RFC 7515 §7.2.2), with the headers and keys that ACME allows (RFC
+//! 8555 §6.2).
 
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::signature::{

@@ -1,5 +1,5 @@
-//! Orders with their authorizations and challenges (RFC 8555 §7.1.6), and the nonces of one authority. All of it is in memory: after a
-//! restart clients begin their orders again.
+//! Orders with their authorizations and challenges (RFC 8555 §7.1.6), and the nonces of one authority. All of it is in
+//! memory: after a restart clients begin their orders again.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, SystemTime};
@@ -15,12 +15,12 @@ const NONCES_MAX: usize = 4096;
 /// Names in all orders, and in one.
 const NAMES_MAX: usize = 20_000;
 pub(super) const NAMES_PER_ORDER_MAX: usize = 100;
-/// Orders of one account that have no certificate yet, and the names in them: a tenth of all names, so that no account takes the place of all
-/// others.
+/// Orders of one account that have no certificate yet, and the names in them: a tenth of all names, so that no account
+/// takes the place of all others.
 const OPEN_PER_ACCOUNT_MAX: usize = 300;
 const OPEN_NAMES_PER_ACCOUNT_MAX: usize = NAMES_MAX / 10;
-/// Challenges of one account that are being verified or wait for that: one for each of its orders. Accounts share the places, so the challenges of
-/// an account wait for at most as many of another one.
+/// Challenges of one account that are being verified or wait for that: one for each of its orders. Accounts share the
+/// places, so the challenges of an account wait for at most as many of another one.
 pub(super) const VALIDATIONS_PER_ACCOUNT_MAX: usize = OPEN_PER_ACCOUNT_MAX;
 /// How long an order exists without a certificate.
 const OPEN_LIFETIME: Duration = Duration::from_secs(60 * 60);
@@ -177,8 +177,8 @@ impl ServerState {
         }
     }
 
-    /// Returns whether a validation that has waited is still of use. If its authorization has been decided meanwhile, the challenge is pending
-    /// again (RFC 8555 §7.1.6: only the authorization has a final state then).
+    /// Returns whether a validation that has waited is still of use. If its authorization has been decided meanwhile,
+    /// the challenge is pending again (RFC 8555 §7.1.6: only the authorization has a final state then).
     pub(super) fn begin_validation(&mut self, id: &str, kind: ChallengeKind, now: SystemTime) -> bool {
         let Some((expires, authorization)) = self.authorization_of_any(id) else { return false };
         let is_pending = now < expires && authorization.status() == "pending";
@@ -238,7 +238,8 @@ impl ServerOrder {
         Ok(Self { account: account.to_owned(), authorizations, expires: now + OPEN_LIFETIME, issuance: Issuance::Open })
     }
 
-    /// Begins the signature of a certificate for the names that it returns. Another one cannot begin before [`end`](Self::end).
+    /// Begins the signature of a certificate for the names that it returns. Another one cannot begin before
+    /// [`end`](Self::end).
     pub(super) fn begin(&mut self) -> Result<Vec<Identifier>, Problem> {
         if self.status() != "ready" {
             let detail = format!("the order is {}, expected ready", self.status());
@@ -394,7 +395,8 @@ mod tests {
         state
     }
 
-    // Our bound: neither orders that their clients leave nor old certificates take the place of new orders for longer than an hour.
+    // Our bound: neither orders that their clients leave nor old certificates take the place of new orders for longer
+    // than an hour.
     #[test]
     fn a_full_book_has_room_after_an_hour() {
         let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);

@@ -46,8 +46,8 @@ impl Identifier {
         }
     }
 
-    /// An address. An IPv4-mapped one of IPv6 (RFC 4291 §2.5.5.2) is the IPv4 address: connections to both reach the same machine, so rules
-    /// must not distinguish them.
+    /// An address. An IPv4-mapped one of IPv6 (RFC 4291 §2.5.5.2) is the IPv4 address: connections to both reach the
+    /// same machine, so rules must not distinguish them.
     pub(super) fn ip(address: IpAddr) -> Self {
         Self::Ip(address.to_canonical())
     }
@@ -170,8 +170,8 @@ mod tests {
         }
     }
 
-    // Caddy's documentation of `acme_server`: a rule set that allows names of one kind denies all other kinds; one that denies leaves the
-    // others allowed. `*.` in a rule stands for one label.
+    // Caddy's documentation of `acme_server`: a rule set that allows names of one kind denies all other kinds; one that
+    // denies leaves the others allowed. `*.` in a rule stands for one label.
     #[test]
     fn policies() {
         let open = Policy::default();

@@ -348,8 +348,8 @@ async fn a_certificate() {
     }
 }
 
-// RFC 8555 §8.3: the server follows redirects, here to HTTPS. As smallstep, it verifies no certificate there: a machine that redirects all of its
-// sites has none of this authority before the first order.
+// RFC 8555 §8.3: the server follows redirects, here to HTTPS. As smallstep, it verifies no certificate there: a machine
+// that redirects all of its sites has none of this authority before the first order.
 #[tokio::test]
 async fn a_redirect_to_https() {
     let mut setting = setting(plan()).await;
@@ -402,7 +402,8 @@ async fn validations_wait_for_a_place() {
     assert_eq!(client.validated(&path(&challenge["url"])).await["status"], "invalid");
 }
 
-// Our bound of the validations of an account that wait: all accounts share the places. Another account waits for at most as many of them.
+// Our bound of the validations of an account that wait: all accounts share the places. Another account waits for at
+// most as many of them.
 #[tokio::test]
 async fn an_account_has_a_number_of_validations() {
     let setting = setting(plan()).await;
@@ -427,7 +428,8 @@ async fn an_account_has_a_number_of_validations() {
     assert_eq!(other.post(&path(&challenge["url"]), "{}").status, 200);
 }
 
-// A validation that has waited is left out if its authorization has been decided meanwhile, or its order has expired: it would occupy a place.
+// A validation that has waited is left out if its authorization has been decided meanwhile, or its order has expired:
+// it would occupy a place.
 #[tokio::test]
 async fn no_validation_of_a_decided_authorization() {
     let mut setting = setting(plan()).await;
@@ -630,8 +632,8 @@ impl Storage for WatchedStorage {
     }
 }
 
-// RFC 8555 §7.3.5: after a change of keys the old key is refused. §7.3.6: a deactivated account stays so. A request that was authenticated
-// before such a change undoes nothing.
+// RFC 8555 §7.3.5: after a change of keys the old key is refused. §7.3.6: a deactivated account stays so. A request
+// that was authenticated before such a change undoes nothing.
 #[tokio::test]
 async fn overtaken_changes_of_accounts_undo_nothing() {
     let (setting, storage) = WatchedStorage::setting(plan()).await;
@@ -651,8 +653,8 @@ async fn overtaken_changes_of_accounts_undo_nothing() {
     const FIRST: &str = r#"{"contact":["mailto:first@a.test"]}"#;
     const SECOND: &str = r#"{"contact":["mailto:second@a.test"]}"#;
     const OFF: &str = r#"{"status":"deactivated"}"#;
-    // An empty payload is a change of keys. The last column: whether the old key, that of the first change and that of the second are then
-    // the account's.
+    // An empty payload is a change of keys. The last column: whether the old key, that of the first change and that of
+    // the second are then the account's.
     for (first, second, status, keys) in [
         ("", SECOND, 400, [400, 200, 400]),
         ("", OFF, 400, [400, 200, 400]),
@@ -763,8 +765,8 @@ async fn orders_are_bounded() {
     assert_eq!(Client::registered(&setting.server).order(&["a.test"]).status, 201);
 }
 
-// RFC 8555 §7.4 and §7.1.6: an order has one certificate. While it is signed the order is `processing`, and another request to finalize the
-// order is refused.
+// RFC 8555 §7.4 and §7.1.6: an order has one certificate. While it is signed the order is `processing`, and another
+// request to finalize the order is refused.
 #[tokio::test]
 async fn an_order_is_signed_once() {
     let (setting, storage) = WatchedStorage::setting(ServerPlan { by: SignedBy::Root, ..plan() }).await;

@@ -70,7 +70,8 @@ impl Validation {
         };
         let port = if self.ports.http == 80 { String::new() } else { format!(":{}", self.ports.http) };
         let mut url = format!("http://{host}{port}/.well-known/acme-challenge/{}", self.token);
-        // RFC 8555 §10.2 counts on no certificate: the client may redirect to HTTPS before it has the one that it orders here.
+        // RFC 8555 §10.2 counts on no certificate: the client may redirect to HTTPS before it has the one that it
+        // orders here.
         let client = HttpClient::unverified(&ProxyChoice::Direct).map_err(|error| Problem::internal(&error))?;
         let client = client.timeout(VALIDATION_TIMEOUT).body_bytes_max(ANSWER_BYTES_MAX);
         let response = client.get_following(&mut url, REDIRECTS_MAX, Redirects::All).await;
@@ -110,8 +111,8 @@ impl Validation {
         let host = self.identifier.base();
         let failed = |error: &dyn std::fmt::Display| connection(format!("{host}: {error}"));
         let stream = TcpStream::connect((host.as_str(), self.ports.tls_alpn)).await.map_err(|error| failed(&error))?;
-        // The certificate is self-signed, and its proof is the digest in an extension that is critical, which the verifiers of rustls refuse
-        // to parse.
+        // The certificate is self-signed, and its proof is the digest in an extension that is critical, which the
+        // verifiers of rustls refuse to parse.
         let mut config =
             tls_builder().dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate)).with_no_client_auth();
         config.alpn_protocols = vec![ALPN.to_vec()];

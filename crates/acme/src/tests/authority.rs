@@ -1,4 +1,5 @@
-//! A local ACME authority for tests. It verifies neither signatures nor challenges, and answers chosen requests with a fault.
+//! A local ACME authority for tests. It verifies neither signatures nor challenges, and answers chosen requests with a
+//! fault.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

@@ -73,8 +73,9 @@ const BAD_NONCE: &str = r#"{"type":"urn:ietf:params:acme:error:badNonce","detail
 /// The tries of one request.
 const TRIES: usize = 3;
 
-// RFC 8555 §6.6 and §6.7; RFC 9110 §10.2.3. A fault that lasts fails one call at most: no panic, no second order at once, no second account, and the next
-// call succeeds. A certificate that the authority has issued is fetched again instead, and the order's progress while it is polled.
+// RFC 8555 §6.6 and §6.7; RFC 9110 §10.2.3. A fault that lasts fails one call at most: no panic, no second order at
+// once, no second account, and the next call succeeds. A certificate that the authority has issued is fetched again
+// instead, and the order's progress while it is polled.
 #[tokio::test]
 async fn a_fault_at_each_request() {
     let faults: [(&str, InjectedFault, &str); 9] = [
@@ -150,8 +151,8 @@ async fn a_fault_at_each_request() {
     }
 }
 
-// acmez, the client in Caddy, repeats a request twice after a fault of the connection, and after a status of 500 and above without another
-// explanation than an internal error. RFC 9110 §10.2.3: not before the time of `Retry-After`.
+// acmez, the client in Caddy, repeats a request twice after a fault of the connection, and after a status of 500 and
+// above without another explanation than an internal error. RFC 9110 §10.2.3: not before the time of `Retry-After`.
 #[tokio::test]
 async fn a_passing_fault_at_each_request() {
     let bench = FaultFixture::new("passing").await;
@@ -174,8 +175,8 @@ async fn a_passing_fault_at_each_request() {
     }
 }
 
-// RFC 8555 §7.4: after the authority has accepted the request for the certificate, it answers another one with `orderNotReady`. The order's
-// status decides.
+// RFC 8555 §7.4: after the authority has accepted the request for the certificate, it answers another one with
+// `orderNotReady`. The order's status decides.
 #[tokio::test]
 async fn a_certificate_that_is_requested_twice() {
     const NOT_READY: &str = r#"{"type":"urn:ietf:params:acme:error:orderNotReady","detail":"it is processing"}"#;
@@ -228,7 +229,8 @@ async fn an_action_of_the_operator() {
     assert!(error.contains("new terms") && error.ends_with(": visit https://ca.example/agree/1"), "{error}");
 }
 
-// RFC 8555 §7.1: a member that is missing, or of another type, fails the order. No answer makes the client panic or fetch another resource.
+// RFC 8555 §7.1: a member that is missing, or of another type, fails the order. No answer makes the client panic or
+// fetch another resource.
 #[tokio::test]
 async fn responses_without_required_members() {
     let head = "200 OK\r\nReplay-Nonce: %NONCE\r\nLocation: https://localhost:1/";
@@ -299,8 +301,8 @@ async fn rejected_nonces_at_each_request() {
     }
 }
 
-// RFC 8555 §8.2: a challenge has an error as soon as one verification has failed, and may still become valid. An authority can have that result
-// before it responds to the request to verify. The status of the order decides.
+// RFC 8555 §8.2: a challenge has an error as soon as one verification has failed, and may still become valid. An
+// authority can have that result before it responds to the request to verify. The status of the order decides.
 #[tokio::test]
 async fn a_challenge_that_has_failed_at_once() {
     const CHALLENGE: &str = r#"{"type": "http-01", "url": "https://localhost:1/", "token": "token", "status": "invalid",
@@ -317,8 +319,8 @@ async fn a_challenge_that_has_failed_at_once() {
     bench.obtain().await.unwrap();
 }
 
-// RFC 8555 §7.1.3, §7.1.6, §6.7.1: the reason of an invalid order is that of a challenge, of an authorization, or of the order itself. A second
-// order follows only if a challenge has failed and there is another one to answer.
+// RFC 8555 §7.1.3, §7.1.6, §6.7.1: the reason of an invalid order is that of a challenge, of an authorization, or of
+// the order itself. A second order follows only if a challenge has failed and there is another one to answer.
 #[tokio::test]
 async fn the_reason_of_an_invalid_order() {
     let mut bench = FaultFixture::new("invalid").await;
@@ -378,7 +380,8 @@ async fn the_reason_of_an_invalid_order() {
     assert!(error.contains("the port is closed"), "{error}");
 }
 
-// RFC 8555 §7.4.2: an issued certificate is fetched up to four times, each with three tries; a new order would count towards the authority's rate limits.
+// RFC 8555 §7.4.2: an issued certificate is fetched up to four times, each with three tries; a new order would count
+// towards the authority's rate limits.
 #[tokio::test]
 async fn the_download_of_a_certificate_is_repeated() {
     let bench = FaultFixture::new("download").await;
@@ -398,8 +401,8 @@ async fn the_download_of_a_certificate_is_repeated() {
     assert_eq!(bench.obtain().await.unwrap().chain, bench.authority.root);
 }
 
-// The order's progress after the request for the certificate is polled for five minutes. If the authority has not answered by then, the order has
-// failed with that fault, and no further time begins.
+// The order's progress after the request for the certificate is polled for five minutes. If the authority has not
+// answered by then, the order has failed with that fault, and no further time begins.
 #[tokio::test]
 async fn a_fault_that_lasts_is_the_reason() {
     let mut fixture = FaultFixture::new("lasts").await;
@@ -436,8 +439,8 @@ async fn a_registration_waits_for_no_other_authority() {
     }
 }
 
-// RFC 8555 §7.3.1: `onlyReturnExisting` finds the account of a key. Caddy's documentation of `account_key`: the account exists already. Later orders find it in
-// storage; if the authority has lost it, no other one is registered.
+// RFC 8555 §7.3.1: `onlyReturnExisting` finds the account of a key. Caddy's documentation of `account_key`: the account
+// exists already. Later orders find it in storage; if the authority has lost it, no other one is registered.
 #[tokio::test]
 async fn the_account_of_a_key() {
     let mut fixture = FaultFixture::new("account-key").await;
@@ -465,9 +468,10 @@ async fn the_account_of_a_key() {
     assert_eq!(keys.iter().filter(|key| key.contains("/users/key-")).count(), 2, "{keys:?}");
 }
 
-// The documentation of `storage`: an order that fails because of the storage is tried again every 10 s. An account that is not stored counts as a
-// failure of the authority, whose attempts are fewer: the next attempt sends another request for the account, and with an external account (RFC 8555
-// §7.3.4) creates another one. Without an external account the key is stored first, so the authority gets no request.
+// The documentation of `storage`: an order that fails because of the storage is tried again every 10 s. An account that
+// is not stored counts as a failure of the authority, whose attempts are fewer: the next attempt sends another request
+// for the account, and with an external account (RFC 8555 §7.3.4) creates another one. Without an external account the
+// key is stored first, so the authority gets no request.
 #[tokio::test]
 async fn an_account_that_cannot_be_stored() {
     let key = rcgen::KeyPair::generate().unwrap().serialize_pem();

@@ -228,7 +228,8 @@ impl Interface {
     }
 }
 
-/// Whether this is an error: `success` is present and means "no". Its type differs between calls: `false`, 0, or a text.
+/// Whether this is an error: `success` is present and means "no". Its type differs between calls: `false`, 0, or a
+/// text.
 fn is_refusal(json: &Value) -> bool {
     match json.get("success") {
         None => false,
@@ -261,8 +262,8 @@ fn short(text: &str) -> String {
     text.chars().filter(|char| !char.is_control()).take(EXPLANATION_CHARS_MAX).collect()
 }
 
-/// A certificate that is created and not issued. It counts towards the account's limits until it is cancelled; dropping this cancels it in the
-/// background.
+/// A certificate that is created and not issued. It counts towards the account's limits until it is cancelled; dropping
+/// this cancels it in the background.
 struct Pending {
     interface: Interface,
     id: Option<String>,

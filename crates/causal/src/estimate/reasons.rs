@@ -191,7 +191,8 @@ pub(super) fn add(report: &mut Report, evidence: &Evidence, seen: &ReasonFacts<'
         let (windows, were) = (counted(count, "window"), were(count));
         say("", ReasonCode::TooFew, format!("only {windows} {were} recorded; profile for longer"));
     }
-    // After the reasons for an empty report. Without samples the lack of symbols has no effect, so it would only distract.
+    // After the reasons for an empty report. Without samples the lack of symbols has no effect, so it would only
+    // distract.
     if let Some(shortcoming) = seen.shortcoming.filter(|_| seen.samples > 0) {
         say("", ReasonCode::NoSymbols, shortcoming.into());
     }

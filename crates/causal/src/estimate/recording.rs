@@ -54,8 +54,8 @@ pub struct Recording {
 const WAKEUP_LATENCIES_MAX: usize = 64;
 
 impl Recording {
-    /// Reads a trace. `runnable_time` returns the time for which an account's thread had a processor in the window or was
-    /// waiting for one; `None` if unknown.
+    /// Reads a trace. `runnable_time` returns the time for which an account's thread had a processor in the window or
+    /// was waiting for one; `None` if unknown.
     #[must_use]
     pub fn new(trace: &Trace, runnable_time: impl Fn(u32) -> Option<u64>) -> Self {
         let length = trace.time.end.saturating_sub(trace.time.start);

@@ -466,8 +466,8 @@ fn a_disagreement_names_the_result_that_the_curve_shows() {
     }
 }
 
-/// Units that follow from unreported waits end at their recorded times in a replay. That is no proof that the target is off the
-/// critical path.
+/// Units that follow from unreported waits end at their recorded times in a replay. That is no proof that the target is
+/// off the critical path.
 #[test]
 fn a_replay_of_unexplained_units_bounds_no_gain() {
     let name = "estimate unexplained";

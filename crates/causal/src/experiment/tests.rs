@@ -51,8 +51,8 @@ fn drive(
     }
 }
 
-/// Runs a plan. Delays grow at the rate `growth`, and are checked every [`COST_CHECK`]: each time asserts that the loss is
-/// within the budget.
+/// Runs a plan. Delays grow at the rate `growth`, and are checked every [`COST_CHECK`]: each time asserts that the loss
+/// is within the budget.
 fn run(
     settings: ExperimentSettings,
     rates: ProgramRates,

@@ -310,8 +310,9 @@ impl TraceConverter<'_> {
         }
     }
 
-    /// Estimates when a task's wait was over. A wait that ended the sleep of an event loop was over when the loop ran. A busy loop
-    /// may have looked late, so the estimate is the usual length of such a wait; but the wait was not over at the look before.
+    /// Estimates when a task's wait was over. A wait that ended the sleep of an event loop was over when the loop ran.
+    /// A busy loop may have looked late, so the estimate is the usual length of such a wait; but the wait was not over
+    /// at the look before.
     fn wait_over(&self, state: &ThreadConverter, timer: u64, began: u64, now: u64) -> u64 {
         match state.unexplained {
             // A thread without an event loop is blocked during its sleep.
@@ -551,8 +552,8 @@ impl TraceConverter<'_> {
     }
 }
 
-/// Returns the median, at most [`WAKEUP_VIRTUAL`] with fewer than [`WAKEUPS_MIN`] values; `None` for an empty slice. Sorts
-/// `wakeup_latencies`.
+/// Returns the median, at most [`WAKEUP_VIRTUAL`] with fewer than [`WAKEUPS_MIN`] values; `None` for an empty slice.
+/// Sorts `wakeup_latencies`.
 pub(crate) fn median_wakeup_latency(wakeup_latencies: &mut [f64]) -> Option<f64> {
     wakeup_latencies.sort_unstable_by(f64::total_cmp);
     let median = *wakeup_latencies.get(wakeup_latencies.len() / 2)?;

@@ -86,8 +86,8 @@ pub(super) struct UsualWaits {
 }
 
 impl UsualWaits {
-    /// Finds the median length of those waits that woke their thread. If there are none, the shortest one: it was found late,
-    /// too, but least so.
+    /// Finds the median length of those waits that woke their thread. If there are none, the shortest one: it was found
+    /// late, too, but least so.
     pub(super) fn find(trace: &Trace) -> Self {
         let mut begun = HashMap::new();
         // By kind: the waits that woke a thread, and the shortest of all.

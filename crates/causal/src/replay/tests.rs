@@ -104,7 +104,8 @@ fn crowd(seed: u64, until: u64) -> Trace {
     trace(now, vec![thread(0, true, events)])
 }
 
-// The rate of answers is the rate of arrivals, however long an answer takes. The small rest comes from the window's edges.
+// The rate of answers is the rate of arrivals, however long an answer takes. The small rest comes from the window's
+// edges.
 #[test]
 fn faster_responses_do_not_speed_up_an_open_load() {
     let mut sum = 0.0;
@@ -624,8 +625,9 @@ fn an_upstream_that_answers_sooner() {
     near(gain(&replay, &Weights { parts: Vec::new(), calls: Some(8) }, 0.5, LoadModel::Closed), 0.0);
 }
 
-// A request takes 20 µs of the target, a wait of 100 for an event without a hook, and 10 more; its client is away for 20. If the wait is
-// reported, its length stays, so a target that takes no time saves 20 of 150. If not, the units stay at their times, and are counted.
+// A request takes 20 µs of the target, a wait of 100 for an event without a hook, and 10 more; its client is away
+// for 20. If the wait is reported, its length stays, so a target that takes no time saves 20 of 150. If not, the units
+// stay at their times, and are counted.
 #[test]
 fn a_wait_without_a_known_cause_is_counted() {
     let [reported, unreported] = [true, false].map(|is_reported| {

@@ -185,8 +185,8 @@ impl UnitCuts {
     }
 }
 
-/// Sets the weights of the units, and returns the progress as recorded; by point, the cut units; and the number of those without
-/// a known cause.
+/// Sets the weights of the units, and returns the progress as recorded; by point, the cut units; and the number of
+/// those without a known cause.
 pub(super) fn recorded(script: &mut Script, lengths: &WindowLengths) -> (ProgressTotals, Vec<UnitCuts>, Vec<u64>) {
     let mut totals = ProgressTotals::new(script);
     let mut cuts = vec![UnitCuts::default(); script.points as usize];

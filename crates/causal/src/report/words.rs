@@ -167,8 +167,8 @@ impl Report {
         )
     }
 
-    /// Returns the utilisation of the program. Of several programs, that of the least busy one with the target: samples do
-    /// not show in which of them the target is a small part of the time.
+    /// Returns the utilisation of the program. Of several programs, that of the least busy one with the target: samples
+    /// do not show in which of them the target is a small part of the time.
     fn utilisation(&self, target: &TargetReport) -> f64 {
         let with_target = self.parts.iter().filter(|part| part.find(target).is_some());
         let each = with_target.map(|part| part.load.utilisation);

@@ -74,7 +74,8 @@ fn a_stream_has_mean_and_variance() {
     close(stream.variance(), 30.0, 1e-6);
 }
 
-/// Gelman et al., Bayesian Data Analysis, §2.6: ν₀ = 4 with σ₀ = 2 and three degrees of freedom with s = 1 give √(19/7) and seven.
+/// Gelman et al., Bayesian Data Analysis, §2.6: ν₀ = 4 with σ₀ = 2 and three degrees of freedom with s = 1 give √(19/7)
+/// and seven.
 #[test]
 fn a_prior_error_is_combined_with_the_observed_one() {
     let seen = Estimate { mean: 5.0, error: 1.0, freedom: 3.0 };

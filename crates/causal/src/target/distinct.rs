@@ -54,8 +54,8 @@ pub(super) fn is_ours(name: &str) -> bool {
         || rest.is_some_and(|rest| modules.iter().any(|module| rest.starts_with(module)) && !rest.contains("tests"))
 }
 
-/// Returns the part of a line's name after the crate's directory, which is `inside` the repository (this one, or a copy of
-/// it that a program depends on) or that of the `published` package.
+/// Returns the part of a line's name after the crate's directory, which is `inside` the repository (this one, or a copy
+/// of it that a program depends on) or that of the `published` package.
 fn in_crate<'a>(name: &'a str, inside: &str, published: &str) -> Option<&'a str> {
     let in_repository = || name.split_once(inside).filter(|(before, _)| before.is_empty() || before.ends_with('/'));
     name.strip_prefix(published).or_else(|| Some(in_repository()?.1))

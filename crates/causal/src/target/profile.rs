@@ -60,8 +60,8 @@ impl SampleProfile {
         self.symbols.symbols()
     }
 
-    /// Registers kinds of work in recorded windows, whose spans become targets also without samples, and spans of calls to upstreams, each of
-    /// which becomes a target.
+    /// Registers kinds of work in recorded windows, whose spans become targets also without samples, and spans of calls
+    /// to upstreams, each of which becomes a target.
     pub fn recorded(&mut self, kinds: &[u32], upstreams: &[u32]) {
         self.recorded.extend(kinds);
         for &span in upstreams {
@@ -179,8 +179,8 @@ impl SampleProfile {
         targets
     }
 
-    /// The names of all functions, lines and paths in any stack, and of all spans that were sampled or recorded: every name that a target can
-    /// have.
+    /// The names of all functions, lines and paths in any stack, and of all spans that were sampled or recorded: every
+    /// name that a target can have.
     pub fn names(&mut self) -> Vec<String> {
         let items = items::all(&self.tree, &mut self.symbols);
         let mut names: Vec<_> = items.iter().map(|item| self.name(item.key)).collect();

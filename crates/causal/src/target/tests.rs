@@ -89,8 +89,8 @@ fn functions_with_equal_samples_are_one_target() {
     assert_eq!(names(&unknown), names(&targets));
 }
 
-/// The stage contains every handler of a server, so its name does not show which code to change. A span of the program's
-/// author does.
+/// The stage contains every handler of a server, so its name does not show which code to change. A span of the
+/// program's author does.
 #[test]
 fn a_hot_function_has_precedence_over_a_stage() {
     let worker = kinds::of_thread(&Account::new(0, "target-stage-1"));

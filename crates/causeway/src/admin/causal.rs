@@ -279,8 +279,8 @@ fn status(seen: ProfileSnapshot) -> AdminResponse {
     AdminResponse::text(text, MediaType::Json)
 }
 
-/// Returns the report as JSON without its stacks. While the profile runs, the text is kept: a status is polled more often
-/// than the report changes, and to encode it each time would be much of a lightly loaded server's work.
+/// Returns the report as JSON without its stacks. While the profile runs, the text is kept: a status is polled more
+/// often than the report changes, and to encode it each time would be much of a lightly loaded server's work.
 fn encoded(report: &Arc<Report>, is_running: bool) -> Arc<str> {
     static KEPT: Mutex<Option<(Arc<Report>, Arc<str>)>> = Mutex::new(None);
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);

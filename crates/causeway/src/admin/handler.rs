@@ -69,8 +69,8 @@ impl Handler for AdminHandler {
     }
 }
 
-/// Replaces `/id/NAME` in a command of a remote client by the path that it stands for now, if the client may use that path: as in Caddy,
-/// a permission for the name alone is not enough.
+/// Replaces `/id/NAME` in a command of a remote client by the path that it stands for now, if the client may use that
+/// path: as in Caddy, a permission for the name alone is not enough.
 async fn resolved(
     mut command: AdminCommand,
     remote: Option<(Arc<RemoteGuard>, Option<RemoteClient>)>,

@@ -1,4 +1,5 @@
-//! Caddy's access control of the remote listener: the clients' certificates, and the paths and methods that each may use.
+//! Caddy's access control of the remote listener: the clients' certificates, and the paths and methods that each may
+//! use.
 
 use std::time::SystemTime;
 
@@ -90,7 +91,8 @@ impl RemoteGuard {
     pub(super) fn check_request(&self, cx: &Context) -> Result<(), AdminResponse> {
         let path = String::from_utf8_lossy(cx.path());
         self.check(RemoteClient::of(cx).as_ref(), &path, SystemTime::now())?;
-        // Dot segments that were percent-encoded: the check above has resolved them, the endpoints do not. Others are redirected.
+        // Dot segments that were percent-encoded: the check above has resolved them, the endpoints do not. Others are
+        // redirected.
         let is_plain = |path: &str| matches!(path.strip_prefix(&*canonical_path(path)), Some("" | "/"));
         if is_plain(cx.head().target().path()) && !is_plain(&path) {
             return Err(AdminResponse::error(403, NO_PATH));
@@ -98,8 +100,8 @@ impl RemoteGuard {
         Ok(())
     }
 
-    /// Returns an error unless one of the entries that include the client allows the path, which is decoded. Caddy's order of checks and
-    /// its messages.
+    /// Returns an error unless one of the entries that include the client allows the path, which is decoded. Caddy's
+    /// order of checks and its messages.
     pub(super) fn check(
         &self,
         client: Option<&RemoteClient>,
@@ -135,8 +137,8 @@ impl RemoteGuard {
     }
 }
 
-/// Whether a request's path is `allowed` or below it, at a boundary of segments. As in Caddy, an allowed path with a slash at its end
-/// does not include the path without it.
+/// Whether a request's path is `allowed` or below it, at a boundary of segments. As in Caddy, an allowed path with a
+/// slash at its end does not include the path without it.
 fn is_below(path: &str, allowed: &str) -> bool {
     let (clean, clean_allowed) = (canonical_path(path), canonical_path(allowed));
     if allowed.is_empty() || clean_allowed == "/" {
@@ -152,7 +154,8 @@ fn is_below(path: &str, allowed: &str) -> bool {
 mod tests {
     use super::*;
 
-    // Caddy's documentation of `permissions.paths`: a path equals an allowed one, or is below it at a boundary of segments.
+    // Caddy's documentation of `permissions.paths`: a path equals an allowed one, or is below it at a boundary of
+    // segments.
     #[test]
     fn paths() {
         for (path, allowed, want) in [

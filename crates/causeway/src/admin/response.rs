@@ -181,8 +181,8 @@ impl AdminResponse {
         matches!(self.status, 401 | 403)
     }
 
-    /// Logs the request. Refused changes and refused clients are warnings, so that operators see them; each change is logged
-    /// with its client. Other failed reads do not concern an operator.
+    /// Logs the request. Refused changes and refused clients are warnings, so that operators see them; each change is
+    /// logged with its client. Other failed reads do not concern an operator.
     fn log(&self, cx: &Context) {
         let (method, path) = (cx.head().method(), cx.head().target().path());
         let (status, peer) = (self.status, &cx.arrival().ends);

@@ -84,8 +84,8 @@ impl Guard {
     pub(super) fn new(access: &ListenerAccess) -> Self {
         let (enforce_origin, origins) = match &access.clients {
             AcceptedClients::Local { enforce_origin, origins } => (*enforce_origin, origins),
-            // As in Caddy: any host, because the handshake identifies the client; and no origin, so no page of a browser that has such a
-            // certificate.
+            // As in Caddy: any host, because the handshake identifies the client; and no origin, so no page of a
+            // browser that has such a certificate.
             AcceptedClients::Remote(guard) => {
                 let remote = Some(Arc::clone(guard));
                 return Self { trusted: Vec::new(), enforce_host: false, enforce_origin: false, remote };
@@ -96,15 +96,16 @@ impl Guard {
         let of_any_scheme = |host| Trusted { scheme: String::new(), host };
         let trusted = match origins {
             Some(origins) => origins.iter().map(|origin| trusted(origin)).collect(),
-            // As in Caddy: browsers open no Unix sockets, and no name resolves to one. The permission bits of its file decide.
+            // As in Caddy: browsers open no Unix sockets, and no name resolves to one. The permission bits of its file
+            // decide.
             None if listen.address().is_none() => Vec::new(),
             None if ip.is_some_and(|ip| ip.is_loopback()) => {
                 ["localhost", "[::1]", "127.0.0.1"].map(Host::OwnPort).map(of_any_scheme).to_vec()
             }
             None => vec![of_any_scheme(Host::Written(access.address.to_string()))],
         };
-        // A listener on every address of the machine is reachable under any name. A Unix or inherited socket has no host.
-        // The address decides, not the text that it was written as.
+        // A listener on every address of the machine is reachable under any name. A Unix or inherited socket has no
+        // host. The address decides, not the text that it was written as.
         let everywhere = ip.is_none_or(|ip| ip.is_unspecified());
         Self { trusted, enforce_host: !everywhere, enforce_origin, remote: None }
     }

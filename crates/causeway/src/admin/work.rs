@@ -192,8 +192,8 @@ impl CommandContext {
             }
         };
         if binary.is_some() && !is_over_unix {
-            // Every user of the machine can connect to a port, but only those that the permission bits of the socket's file admit may
-            // choose a program that runs with the server's rights.
+            // Every user of the machine can connect to a port, but only those that the permission bits of the socket's
+            // file admit may choose a program that runs with the server's rights.
             let message =
                 "binary: expected a request over a Unix socket; over TCP the server starts its own program only";
             return Err(AdminResponse::error(403, message));
@@ -258,8 +258,8 @@ impl CommandContext {
         self.with_status(json!({}))
     }
 
-    /// The variables of Go's package `expvar`, as far as a program that is not in Go has them: the arguments of the process. Those of
-    /// the server take the place of `memstats`.
+    /// The variables of Go's package `expvar`, as far as a program that is not in Go has them: the arguments of the
+    /// process. Those of the server take the place of `memstats`.
     fn variables(&self) -> AdminResponse {
         let arguments: Vec<_> = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
         self.with_status(json!({ "cmdline": arguments }))
@@ -355,8 +355,8 @@ impl CommandContext {
         self.blocking(move || json_of(&text)).await
     }
 
-    /// As [`parsed`](Self::parsed), and logs a warning for each directory that the configuration serves files from and that
-    /// cannot be read.
+    /// As [`parsed`](Self::parsed), and logs a warning for each directory that the configuration serves files from and
+    /// that cannot be read.
     async fn parsed_config(&self, text: Vec<u8>) -> Result<Result<Value, String>, AdminResponse> {
         // One job for both: the text, of up to 64 MiB, moves into the document and is never copied.
         let job = move || -> Result<Value, String> {
@@ -455,7 +455,8 @@ enum OnlyBuilt {
     No,
 }
 
-/// Returns the status of a failed upgrade. 503 invites the client to send it to the process that has taken this one's place.
+/// Returns the status of a failed upgrade. 503 invites the client to send it to the process that has taken this one's
+/// place.
 fn status_of_upgrade(error: &UpgradeError) -> u16 {
     match error {
         UpgradeError::Stopping => 503,
@@ -500,7 +501,8 @@ mod tests {
 
     use super::*;
 
-    // The documentation of `/causeway/certificates`: a name that failed has the reason, and one without a usable certificate is not `valid`.
+    // The documentation of `/causeway/certificates`: a name that failed has the reason, and one without a usable
+    // certificate is not `valid`.
     #[test]
     fn states_of_certificates() {
         let (now, hour) = (SystemTime::now(), Duration::from_secs(60 * 60));

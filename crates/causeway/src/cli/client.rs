@@ -94,7 +94,8 @@ impl UpgradeCommand {
         let body = serde_json::json!({ "binary": binary }).to_string();
         let fields = [("Content-Type", "application/json")];
         let response = AdminEndpoint::of(&address).command("POST /causeway/upgrade", &fields, body.as_bytes())?;
-        // A server that stops does not serve on, nor does one that another process has replaced. (One that is busy does.)
+        // A server that stops does not serve on, nor does one that another process has replaced. (One that is busy
+        // does.)
         let serves = if matches!(response.status, 409 | 503) { "" } else { " continues to serve" };
         response.error_for_status().map_err(|message| anyhow!("the server on {address}{serves}: {message}"))?;
         let response: Value = serde_json::from_str(&response.body).unwrap_or_default();
@@ -167,8 +168,8 @@ impl Reload {
     }
 }
 
-/// Returns the admin API's address in the absence of a flag and a configuration: `CADDY_ADMIN`, or else localhost:2019. As in Caddy,
-/// `CADDY_ADMIN` is a variable of the process, not of `--envfile`.
+/// Returns the admin API's address in the absence of a flag and a configuration: `CADDY_ADMIN`, or else localhost:2019.
+/// As in Caddy, `CADDY_ADMIN` is a variable of the process, not of `--envfile`.
 pub(crate) fn default_address(registry: &Registry) -> anyhow::Result<AdminAddress> {
     match std::env::var("CADDY_ADMIN") {
         Ok(address) if !address.is_empty() => Ok(AdminAddress::parse_with(&address, "CADDY_ADMIN", registry)?),
@@ -176,7 +177,8 @@ pub(crate) fn default_address(registry: &Registry) -> anyhow::Result<AdminAddres
     }
 }
 
-/// Returns the admin API's address: of a flag, a configuration, `CADDY_ADMIN`, or else the default. `registry` resolves placeholders.
+/// Returns the admin API's address: of a flag, a configuration, `CADDY_ADMIN`, or else the default. `registry` resolves
+/// placeholders.
 pub(super) fn address(flag: Option<&str>, config: &Value, registry: &Registry) -> anyhow::Result<AdminAddress> {
     match (flag, config["admin"]["listen"].as_str()) {
         (Some(flag), _) => Ok(AdminAddress::parse_with(flag, "--address", registry)?),
@@ -304,8 +306,9 @@ impl AdminEndpoint {
         self.socket == other.socket
     }
 
-    /// As [`request`](Self::request), for requests that change the server. During an upgrade the former process has status 503 for them
-    /// and has not executed them; it closes its listener, so the new process accepts the next connection.
+    /// As [`request`](Self::request), for requests that change the server. During an upgrade the former process has
+    /// status 503 for them and has not executed them; it closes its listener, so the new process accepts the next
+    /// connection.
     fn command(&self, line: &str, fields: &[(&str, &str)], body: &[u8]) -> anyhow::Result<ApiResponse> {
         let mut response = self.request(line, fields, body)?;
         for _ in 0..RETRIES_MAX {

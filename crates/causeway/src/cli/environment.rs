@@ -87,8 +87,8 @@ fn parse(text: &str) -> anyhow::Result<BTreeMap<String, String>> {
     Ok(variables)
 }
 
-/// Returns a value up to its closing quote, reading more lines as needed; `None` when it is never closed. As in Caddy, only a value of
-/// several lines has escaped quotes; on one line a backslash is a part of the value.
+/// Returns a value up to its closing quote, reading more lines as needed; `None` when it is never closed. As in Caddy,
+/// only a value of several lines has escaped quotes; on one line a backslash is a part of the value.
 fn quoted<'t>(first: &'t str, quote: char, rest: impl Iterator<Item = &'t str>) -> Option<String> {
     let mut value = Vec::new();
     for line in std::iter::once(first).chain(rest) {
@@ -104,11 +104,11 @@ fn quoted<'t>(first: &'t str, quote: char, rest: impl Iterator<Item = &'t str>) 
     None
 }
 
-/// Returns the place of the closing quote in a line: it ends the line, or a comment follows. A backslash before a quote escapes it, and other
-/// quotes are a part of the value.
+/// Returns the place of the closing quote in a line: it ends the line, or a comment follows. A backslash before a quote
+/// escapes it, and other quotes are a part of the value.
 fn closing(line: &str, quote: char) -> Option<usize> {
-    // DEVIATES Caddy, which removes a comment before it looks for quotes: there `A="x # y"` is `x`, and `A="x" # note` goes on in the next lines
-    // until one ends with a quote. Here both are as a shell reads them.
+    // DEVIATES Caddy, which removes a comment before it looks for quotes: there `A="x # y"` is `x`, and `A="x" # note`
+    // goes on in the next lines until one ends with a quote. Here both are as a shell reads them.
     let is_closing = |at: &usize| {
         let after = line[at + 1..].trim_start();
         !line[..*at].ends_with('\\') && (after.is_empty() || after.starts_with('#'))

@@ -24,7 +24,8 @@ pub(crate) struct ListModules {
 /// Modules of the registry that only the server itself uses.
 const INTERNAL: &[&str] = &["http.handlers.access_log", "http.handlers.acme_challenge", "http.handlers.error_log"];
 
-/// Modules that have no registry, by Caddy's names. The load-balancing policies and the DNS providers are in lists of their own.
+/// Modules that have no registry, by Caddy's names. The load-balancing policies and the DNS providers are in lists of
+/// their own.
 const BUILT_IN: &[&str] = &[
     "admin.api.load",
     "admin.api.metrics",

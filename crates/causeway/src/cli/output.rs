@@ -21,8 +21,8 @@ pub(super) fn print_as_is(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Prints a line on standard error, ignoring failures. One write, since another process may write to the same file. The journal gets the
-/// line's priority (sd-daemon(3)).
+/// Prints a line on standard error, ignoring failures. One write, since another process may write to the same file. The
+/// journal gets the line's priority (sd-daemon(3)).
 pub(super) fn note(line: &str) {
     let mut stderr = std::io::stderr();
     let priority = match line {

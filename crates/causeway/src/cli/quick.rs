@@ -1,4 +1,5 @@
-//! `file-server`, `respond` and `reverse-proxy`: servers without a configuration file, like Caddy's commands of these names.
+//! `file-server`, `respond` and `reverse-proxy`: servers without a configuration file, like Caddy's commands of these
+//! names.
 //!
 //! - `answer_template`: the variables in the body of `respond`
 //! - `reverse_proxy`: the command of this name

@@ -1,4 +1,5 @@
-//! Replaces a file's content at once: a full disk or a kill leaves the old content, except of files that must be written in place.
+//! Replaces a file's content at once: a full disk or a kill leaves the old content, except of files that must be
+//! written in place.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
@@ -15,8 +16,9 @@ pub(super) enum FileMode {
     Private,
 }
 
-/// Replaces the content of a file, or creates it. A pipe, a device, the target of a symbolic link that does not exist, and a file with more
-/// names or an access control list get the content in place: a new file would take these properties from them.
+/// Replaces the content of a file, or creates it. A pipe, a device, the target of a symbolic link that does not exist,
+/// and a file with more names or an access control list get the content in place: a new file would take these
+/// properties from them.
 pub(super) fn replace_file(path: &Path, content: &[u8], mode: FileMode) -> io::Result<()> {
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
@@ -58,7 +60,8 @@ fn write_in_place(path: &Path, content: &[u8]) -> io::Result<()> {
     OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?.write_all(content)
 }
 
-/// Writes a new file with the owner and the permissions of `like`, otherwise for its owner only, and gives it the name `path`.
+/// Writes a new file with the owner and the permissions of `like`, otherwise for its owner only, and gives it the name
+/// `path`.
 fn write_beside(path: &Path, content: &[u8], like: Option<&Metadata>) -> io::Result<()> {
     // The dot hides it from patterns of `import`.
     let mut name = OsString::from(".");
@@ -111,7 +114,8 @@ mod tests {
         replace_file(&directory.join("created"), b"1", FileMode::Private).unwrap();
         assert!(replace_file(&directory.join("absent/file"), b"1", FileMode::Kept).is_err());
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 3);
-        // A link to nothing creates its target; a second name stays one of the same file; the name of a pipe is no file.
+        // A link to nothing creates its target; a second name stays one of the same file; the name of a pipe is no
+        // file.
         std::os::unix::fs::symlink("target", directory.join("dangling")).unwrap();
         replace_file(&directory.join("dangling"), b"2", FileMode::Private).unwrap();
         assert_eq!(fs::read(directory.join("target")).unwrap(), b"2");

@@ -157,7 +157,8 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
         let mut former = None;
         let mut report: fn(&str) = output::note;
         if let Some(predecessor) = predecessor {
-            // It blocks this thread only: the workers serve. `causeway upgrade` returns when it is ready, and the file is right then.
+            // It blocks this thread only: the workers serve. `causeway upgrade` returns when it is ready, and the file
+            // is right then.
             if let Err(error) = predecessor.report_ready() {
                 if let Some(pidfile) = pidfile {
                     pidfile.give_back();
@@ -166,7 +167,8 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
             }
             former = predecessor.stream();
             server.take_over_socket_files();
-            // By the log, which waits for no reader of standard error: this process serves already, and cannot be stopped while it waits.
+            // By the log, which waits for no reader of standard error: this process serves already, and cannot be
+            // stopped while it waits.
             report = |line| tracing::info!("{line}");
         }
         announce(&serving, &server, workers, former.is_some(), report)?;
@@ -189,7 +191,8 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
         let cause = loop {
             tokio::select! {
                 biased;
-                // First, so that this process handles a signal that has arrived, even if another one takes its place in this turn.
+                // First, so that this process handles a signal that has arrived, even if another one takes its place in
+                // this turn.
                 kind = end.next() => break StopCause::Signal(kind),
                 () = &mut passed_on => break StopCause::PassedOn,
                 () = &mut run => return Ok(()),
@@ -291,8 +294,8 @@ fn announce(
     Ok(())
 }
 
-/// Stops the server in good order. The future never completes: the caller waits for the end of `run`, which also waits for the admin API's
-/// in-flight responses.
+/// Stops the server in good order. The future never completes: the caller waits for the end of `run`, which also waits
+/// for the admin API's in-flight responses.
 async fn stop_gracefully(control: &Control) {
     match control.stop().await {
         Ok(stopping) => {
@@ -315,8 +318,9 @@ async fn stop_gracefully(control: &Control) {
 /// Time in which the process ends in good order after a signal that ends it at once.
 const FORCED_WITHIN: Duration = Duration::from_secs(1);
 
-/// Starts a thread that ends the process after SIGQUIT or a second signal, if it has not ended by itself. The main thread cannot while it
-/// loads a configuration that blocks, for example on a log file whose file server does not respond.
+/// Starts a thread that ends the process after SIGQUIT or a second signal, if it has not ended by itself. The main
+/// thread cannot while it loads a configuration that blocks, for example on a log file whose file server does not
+/// respond.
 fn force_end(pidfile: Option<PathBuf>) -> anyhow::Result<()> {
     let watch = move || -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
@@ -342,8 +346,8 @@ fn force_end(pidfile: Option<PathBuf>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Removes the code that loading has executed from the resident memory. Not in a debug build, since the breakpoints of a debugger
-/// would be lost.
+/// Removes the code that loading has executed from the resident memory. Not in a debug build, since the breakpoints of
+/// a debugger would be lost.
 fn release_code() {
     if !cfg!(debug_assertions) && !code_pages::release() {
         tracing::debug!("cannot release the program's code pages");
@@ -397,8 +401,8 @@ impl<'p> PidFile<'p> {
         }
     }
 
-    /// Replaces the content in one step, so that a reader never sees an empty file. A file that cannot be replaced, such as a
-    /// device, is written.
+    /// Replaces the content in one step, so that a reader never sees an empty file. A file that cannot be replaced,
+    /// such as a device, is written.
     fn replace(path: &Path, text: &str) -> std::io::Result<()> {
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}", std::process::id()));
@@ -417,7 +421,8 @@ impl Drop for PidFile<'_> {
     }
 }
 
-/// Removes the file if it has the id of this process: that of another one is a server that runs, or has taken this one's place.
+/// Removes the file if it has the id of this process: that of another one is a server that runs, or has taken this
+/// one's place.
 fn remove_own_pidfile(path: &Path) {
     if std::fs::read_to_string(path).is_ok_and(|text| text.trim() == std::process::id().to_string()) {
         // Ignore a failure: the file may already be removed.
@@ -459,8 +464,8 @@ fn urls(site_addresses: &[SiteAddress]) -> String {
     if urls.is_empty() { "no address".to_owned() } else { urls.join(", ") }
 }
 
-/// Returns a URL that a browser can open; the wildcard address becomes localhost. A Unix socket has none, so its address is
-/// returned as a configuration writes it.
+/// Returns a URL that a browser can open; the wildcard address becomes localhost. A Unix socket has none, so its
+/// address is returned as a configuration writes it.
 fn url(address: &BoundAddress, secure: bool) -> String {
     let Some(address) = address.socket_addr() else { return address.to_string() };
     let host = match address.ip() {

@@ -191,7 +191,8 @@ impl ConfigSource {
         Ok(adapted)
     }
 
-    /// Checks that the configuration can be served, and creates no file. Returns warnings about settings that it accepts.
+    /// Checks that the configuration can be served, and creates no file. Returns warnings about settings that it
+    /// accepts.
     pub(crate) fn validate(&self, adapted: &AdaptedDocument) -> anyhow::Result<Vec<String>> {
         let mut registry = registry(&self.environment);
         registry.check_only();

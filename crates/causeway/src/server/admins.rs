@@ -1,7 +1,7 @@
 //! The listeners of the admin API: the local one, and the remote one for clients with a certificate.
 //!
-//! A load changes them in two steps. `prepare` does everything that can fail, and leaves the old addresses open; then `commit` closes
-//! these, or `withdraw` the new ones.
+//! A load changes them in two steps. `prepare` does everything that can fail, and leaves the old addresses open; then
+//! `commit` closes these, or `withdraw` the new ones.
 
 use std::io;
 use std::sync::Arc;
@@ -62,7 +62,8 @@ pub(super) struct Admins {
 enum AdminChange {
     /// No change.
     Keep,
-    /// The rules, the address or the certificates change. Until [`Admin::apply`] the new rules apply at both the old and the new address.
+    /// The rules, the address or the certificates change. Until [`Admin::apply`] the new rules apply at both the old
+    /// and the new address.
     Widened(AdminListener),
     /// The listener was off and is opened.
     Opened(Box<Admin>),
@@ -102,8 +103,8 @@ impl Admins {
         self.remote.as_ref()?.address()
     }
 
-    /// Opens the addresses of `wanted`. The old ones stay open until [`commit`](Self::commit). `sites` and `current_sites`: those of
-    /// the next configuration and those that are still open.
+    /// Opens the addresses of `wanted`. The old ones stay open until [`commit`](Self::commit). `sites` and
+    /// `current_sites`: those of the next configuration and those that are still open.
     pub(super) async fn prepare(
         &mut self,
         wanted: AdminListeners,

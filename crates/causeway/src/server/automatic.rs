@@ -37,13 +37,15 @@ pub struct AutomaticCertificates {
 }
 
 impl AutomaticCertificates {
-    /// Starts to obtain certificates by the settings of `tls`, the JSON of Caddy's app of this name: `certificates.automate` lists the names,
-    /// and `automation.policies` their issuers and challenges. They are stored in `directory`, for example [`data_directory`](super::data_directory).
+    /// Starts to obtain certificates by the settings of `tls`, the JSON of Caddy's app of this name:
+    /// `certificates.automate` lists the names, and `automation.policies` their issuers and challenges. They are stored
+    /// in `directory`, for example [`data_directory`](super::data_directory).
     ///
-    /// The local authority signs its names before this returns. A public authority signs a name after it has connected to port 443
-    /// of the name (TLS-ALPN-01), so the server must listen there: start it at once after this. Until then a handshake for the name fails.
-    /// HTTP-01 is answered only by a [`Server`](crate::Server) of the process; without one, policies with
-    /// `"challenges": {"http": {"disabled": true}}` save the authority a second try after a failed one.
+    /// The local authority signs its names before this returns. A public authority signs a name after it has connected
+    /// to port 443 of the name (TLS-ALPN-01), so the server must listen there: start it at once after this. Until then
+    /// a handshake for the name fails. HTTP-01 is answered only by a [`Server`](crate::Server) of the process; without
+    /// one, policies with `"challenges": {"http": {"disabled": true}}` save the authority a second try after a failed
+    /// one.
     ///
     /// Requires a tokio runtime with I/O and time, which runs as long as the certificates are to be renewed.
     ///
@@ -67,7 +69,8 @@ impl AutomaticCertificates {
         Ok(Self { finder: custody.finder(), custody: Arc::new(custody) })
     }
 
-    /// Describes every name, sorted: its certificate, and the last failure to obtain one. Failures are also logged, as errors.
+    /// Describes every name, sorted: its certificate, and the last failure to obtain one. Failures are also logged, as
+    /// errors.
     pub fn names(&self) -> Vec<CertificateStatus> {
         self.custody.names()
     }

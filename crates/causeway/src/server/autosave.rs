@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Returns `causeway/autosave.json` in the user's configuration directory; `None` when neither `XDG_CONFIG_HOME` nor `HOME` is set, in
-/// the process or in the `environment` beside it.
+/// Returns `causeway/autosave.json` in the user's configuration directory; `None` when neither `XDG_CONFIG_HOME` nor
+/// `HOME` is set, in the process or in the `environment` beside it.
 pub fn autosave_path(environment: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     let named = |name| user_directory(name, environment);
     let directory = named("XDG_CONFIG_HOME").or_else(|| Some(named("HOME")?.join(".config")))?;

@@ -172,8 +172,9 @@ impl Builder {
         self
     }
 
-    /// Sets the writer for access records that the configuration sends to standard error, as a `log` without an output does, and for entries
-    /// about failed requests. Default: standard error; without logs in the configuration there are no such entries then.
+    /// Sets the writer for access records that the configuration sends to standard error, as a `log` without an output
+    /// does, and for entries about failed requests. Default: standard error; without logs in the configuration there
+    /// are no such entries then.
     pub fn access_records(mut self, into: impl io::Write + Send + 'static) -> Self {
         self.access = Some(Box::new(into));
         self

@@ -129,7 +129,8 @@ pub(super) struct Custody {
     _staples: Staples,
     /// Obtain the certificates of public authorities.
     renewals: Renewals,
-    /// The plans that [`start_orders`](Self::start_orders) starts, and the endpoint that permits those of names on demand.
+    /// The plans that [`start_orders`](Self::start_orders) starts, and the endpoint that permits those of names on
+    /// demand.
     plans: Vec<IssuancePlan>,
     permission: Option<Permission>,
     on_demand: Option<OnDemand>,
@@ -139,8 +140,8 @@ pub(super) struct Custody {
 }
 
 impl Custody {
-    /// Loads the certificates of a configuration, and signs those of local authorities, on a blocking thread. Certificates in `before` that
-    /// are still needed are reused.
+    /// Loads the certificates of a configuration, and signs those of local authorities, on a blocking thread.
+    /// Certificates in `before` that are still needed are reused.
     pub(super) async fn open(
         wanted: &Certificates,
         loaded: Vec<Certificate>,

@@ -33,8 +33,8 @@ pub(super) struct Compiled {
 /// Maps an `@id` to the path of its object.
 pub(super) type Ids = BTreeMap<String, String>;
 
-/// Checks a configuration without serving it. Faults that only binding an address reveals are not detected. The files of logs are
-/// created, unless the registry is for checks only ([`Registry::check_only`]).
+/// Checks a configuration without serving it. Faults that only binding an address reveals are not detected. The files
+/// of logs are created, unless the registry is for checks only ([`Registry::check_only`]).
 ///
 /// Returns warnings about settings that it accepts.
 ///
@@ -87,8 +87,8 @@ fn forget_secrets_logs(loaded: &mut Loaded) {
     }
 }
 
-/// Returns the data directory and that of the saved configuration if their paths are relative, so that they may be below
-/// the root of a site: they have private keys and passwords. As in Caddy, absolute ones are left to the operator.
+/// Returns the data directory and that of the saved configuration if their paths are relative, so that they may be
+/// below the root of a site: they have private keys and passwords. As in Caddy, absolute ones are left to the operator.
 fn own_files(data: &Path, autosave: Option<&Path>) -> Vec<PathBuf> {
     // A file in the working directory itself has an empty parent.
     let saved =

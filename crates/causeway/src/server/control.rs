@@ -22,8 +22,8 @@ pub(super) const WAITING_MAX: usize = 16;
 /// Largest configuration that another program sends, as text: 64 MiB.
 pub(crate) const CONFIG_BYTES_MAX: usize = 64 << 20;
 
-/// A handle to a running server. The server executes commands one at a time, in the order of their arrival; only a stop precedes those that
-/// wait.
+/// A handle to a running server. The server executes commands one at a time, in the order of their arrival; only a stop
+/// precedes those that wait.
 #[derive(Clone)]
 pub struct Control {
     commands: mpsc::Sender<Command>,
@@ -62,8 +62,8 @@ pub enum LoadOrigin {
     /// A client of the API, with the source file if the request names one. When it is a different file, the server
     /// stops following its own.
     Peer(Option<ConfigFile>),
-    /// The running configuration, which pulls the next one (`admin.config.load`). As Caddy documents it, the next one is not kept for
-    /// `run --resume`, and must not pull another one at once.
+    /// The running configuration, which pulls the next one (`admin.config.load`). As Caddy documents it, the next one
+    /// is not kept for `run --resume`, and must not pull another one at once.
     Pull,
 }
 
@@ -146,14 +146,15 @@ pub struct Status {
     pub panics: u64,
 }
 
-/// A request of the running configuration's loader to load the configuration that it has pulled, unless the server has it already.
+/// A request of the running configuration's loader to load the configuration that it has pulled, unless the server has
+/// it already.
 pub(super) struct PulledLoad {
     /// Caddy's JSON.
     pub(super) config: Value,
     /// Logged if the configuration is loaded.
     pub(super) warnings: Vec<Warning>,
-    /// The number of the configuration that pulls. Refused unless it is the current one: this request may wait in the channel while
-    /// another configuration is loaded.
+    /// The number of the configuration that pulls. Refused unless it is the current one: this request may wait in the
+    /// channel while another configuration is loaded.
     pub(super) number: ConfigurationNumber,
 }
 
@@ -192,8 +193,8 @@ pub(super) enum Query {
     Certificates(Reply<Vec<CertificateStatus>>),
 }
 
-/// Stops the server. It has a channel of its own: the other one may be full while the server loads a configuration or waits for another
-/// process.
+/// Stops the server. It has a channel of its own: the other one may be full while the server loads a configuration or
+/// waits for another process.
 pub(super) struct StopCommand {
     /// `Some` overrides the configuration's grace period.
     pub(super) grace: Option<Duration>,
@@ -207,7 +208,8 @@ pub(super) struct CommandQueues {
 }
 
 impl CommandQueues {
-    /// Accepts no further command, and drops those that wait. Their callers get `LoadError::Stopping` or a [`StopError`].
+    /// Accepts no further command, and drops those that wait. Their callers get `LoadError::Stopping` or a
+    /// [`StopError`].
     pub(super) fn close(&mut self) {
         self.commands.close();
         self.stops.close();
@@ -314,8 +316,8 @@ impl Control {
         Some(Status { connections: total.connections, live_plans: engine.live_plans(), panics: total.panics })
     }
 
-    /// Returns the file that the configuration was read from; `None` after the API has loaded another configuration. Waits for the end of
-    /// an upgrade.
+    /// Returns the file that the configuration was read from; `None` after the API has loaded another configuration.
+    /// Waits for the end of an upgrade.
     pub async fn followed_file(&self) -> Option<ConfigFile> {
         self.request(Command::FollowedFile).await.flatten()
     }

@@ -1,6 +1,7 @@
 //! The sources of certificates outside this server, which handshakes query: `get_certificate`.
 //!
-//! As in Caddy, each handshake without another certificate queries them, so a source decides when a certificate changes. Nothing is stored.
+//! As in Caddy, each handshake without another certificate queries them, so a source decides when a certificate
+//! changes. Nothing is stored.
 
 use std::env;
 use std::fmt;
@@ -18,14 +19,15 @@ use serde::Deserialize;
 
 /// How long a server may take to answer.
 const HTTP_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long Tailscale's daemon may take for one answer: it may order the certificate first. Less than a handshake waits.
+/// How long Tailscale's daemon may take for one answer: it may order the certificate first. Less than a handshake
+/// waits.
 const TAILSCALE_TIMEOUT: Duration = Duration::from_secs(50);
 /// A chain with its key has some KiB.
 const BODY_BYTES_MAX: usize = 256 * 1024;
 /// How much of an error's text the log has, in characters.
 const ERROR_CHARS_MAX: usize = 200;
-/// How many cipher suites and how many signature schemes of a ClientHello a query has. Usual clients list fewer than 50; a hostile one could
-/// list so many thousands that the URL is too long.
+/// How many cipher suites and how many signature schemes of a ClientHello a query has. Usual clients list fewer than
+/// 50; a hostile one could list so many thousands that the URL is too long.
 const CODES_MAX: usize = 256;
 /// The host in requests to Tailscale's daemon, which has no other name.
 const TAILSCALE_HOST: &str = "http://local-tailscaled.sock";
@@ -51,7 +53,8 @@ impl Getter {
         Ok(Self { source: source.clone(), client, is_failing: AtomicBool::new(false) })
     }
 
-    /// Requests the certificate of a handshake. `Ok(None)`: the source has none for it, and the next source is to be tried.
+    /// Requests the certificate of a handshake. `Ok(None)`: the source has none for it, and the next source is to be
+    /// tried.
     ///
     /// # Errors
     /// The source should have one, but failed. The log has the first of several such faults.
@@ -207,8 +210,9 @@ impl fmt::Display for GetterError {
 mod tests {
     use super::*;
 
-    // Caddy's documentation of `tls.get_certificate.http`: the URL is augmented with `server_name`, `signature_schemes` and `cipher_suites`, lists of
-    // hexadecimal numbers; certmanagers.go adds `local_ip`, and escapes as Go's `url.Values`.
+    // Caddy's documentation of `tls.get_certificate.http`: the URL is augmented with `server_name`, `signature_schemes`
+    // and `cipher_suites`, lists of hexadecimal numbers; certmanagers.go adds `local_ip`, and escapes as Go's
+    // `url.Values`.
     #[test]
     fn the_facts_of_a_handshake_are_in_the_query() {
         let sought = SoughtCertificate {

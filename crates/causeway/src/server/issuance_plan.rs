@@ -20,8 +20,8 @@ use super::storage::Storages;
 
 /// Caddy's default of the lifetime's fraction that remains when a certificate is renewed.
 const RENEWAL_RATIO: f64 = 1.0 / 3.0;
-/// The largest fraction of a lifetime that may remain. Above it, a policy's ratio would order certificates until the authority's rate
-/// limit.
+/// The largest fraction of a lifetime that may remain. Above it, a policy's ratio would order certificates until the
+/// authority's rate limit.
 const RENEWAL_RATIO_MAX: f64 = 0.9;
 
 /// A name, its issuers and the options of its certificates, for all its orders.
@@ -89,9 +89,10 @@ impl IssuancePlan {
         self.public.storage.as_ref().unwrap_or(default_storage)
     }
 
-    /// Obtains a certificate from the first issuer that signs one, or else from the local authority. `attempt` counts the failures so
-    /// far. `is_early`: the authority has suggested to renew the certificate in use before it is due. Within a rate limit of `limits` no issuer
-    /// gets an order; a certificate that another process has stored is found, and the local authority signs.
+    /// Obtains a certificate from the first issuer that signs one, or else from the local authority. `attempt` counts
+    /// the failures so far. `is_early`: the authority has suggested to renew the certificate in use before it is due.
+    /// Within a rate limit of `limits` no issuer gets an order; a certificate that another process has stored is found,
+    /// and the local authority signs.
     pub(super) async fn renew(
         &self,
         keeper: &Arc<Keeper>,
@@ -102,8 +103,8 @@ impl IssuancePlan {
         let failed = |error: Error| RenewError::Local(error.to_string());
         let (storage, name) = (self.storage(keeper.storage()).clone(), self.public.name.clone());
         let locked = blocking(move || storage.lock(&format!("issue_cert_{name}"))).await;
-        // Held until the certificate is stored: of several processes with this storage one obtains the certificate, and the others then find
-        // it.
+        // Held until the certificate is stored: of several processes with this storage one obtains the certificate, and
+        // the others then find it.
         let locked = locked.map_err(RenewError::Local)?.map_err(|error| match error {
             Error::Locked(_) => RenewError::Elsewhere(error.to_string()),
             error => RenewError::Storage(error.to_string()),
@@ -152,7 +153,8 @@ impl IssuancePlan {
         Err(failure)
     }
 
-    /// Obtains a certificate from the first issuer that signs one. The failure is that of the authorities if one of them was tried.
+    /// Obtains a certificate from the first issuer that signs one. The failure is that of the authorities if one of
+    /// them was tried.
     async fn obtain_from_first(
         &self,
         keeper: &Arc<Keeper>,
@@ -180,7 +182,8 @@ impl IssuancePlan {
         Err(RenewError::Authority(reasons, retry_at))
     }
 
-    /// Returns whether the name has no certificate of a public authority that clients accept. The local authority replaces no such one.
+    /// Returns whether the name has no certificate of a public authority that clients accept. The local authority
+    /// replaces no such one.
     fn lacks_public_certificate(&self, local: &LocalCertificateSpec, keeper: &Keeper) -> bool {
         !keeper.issued(&self.public.name).is_some_and(|issued| {
             let certificate = &issued.certificate;
@@ -241,7 +244,8 @@ pub(super) enum RenewError {
     Local(String),
     /// Another process has held the name's lock for as long as storage waits: it is obtaining the certificate.
     Elsewhere(String),
-    /// The authorities' reasons, and the time before which all of them refuse another order, if they have named one. It may be over.
+    /// The authorities' reasons, and the time before which all of them refuse another order, if they have named one. It
+    /// may be over.
     Authority(String, Option<SystemTime>),
 }
 

@@ -71,8 +71,8 @@ fn chain_preference(written: &plan::PreferredChains) -> ChainPreference {
     }
 }
 
-/// Returns the lookup of the authorities with which a name can have an open challenge in `storage`: for the names of `plans`, and for those of
-/// which a handshake obtains the certificate.
+/// Returns the lookup of the authorities with which a name can have an open challenge in `storage`: for the names of
+/// `plans`, and for those of which a handshake obtains the certificate.
 pub(super) fn authorities_of(
     plans: &[IssuancePlan],
     on_demand: Option<plan::OnDemand>,
@@ -217,7 +217,8 @@ mod tests {
         assert_eq!(directory_url("https://a.example/dir"), "https://a.example/dir");
     }
 
-    // Caddy's documentation of `account_key`, a private key as PEM, and of `network_proxy`. The messages do not show secrets.
+    // Caddy's documentation of `account_key`, a private key as PEM, and of `network_proxy`. The messages do not show
+    // secrets.
     #[test]
     fn refused_settings() {
         let secret = |text: &str| plan::Secret(text.to_owned());

@@ -6,7 +6,8 @@
 //!                   │ fault        └─────── alert ◄──────┴────────────────────────────────┘ (and the name is refused for a while)
 //!                   └─► alert
 //! ```
-//! The sources are those of `get_certificate`. Concurrent handshakes for one name wait for one answer or order (single-flight).
+//! The sources are those of `get_certificate`. Concurrent handshakes for one name wait for one answer or order
+//! (single-flight).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -31,12 +32,13 @@ use super::storage::Storages;
 const PENDING_MAX: usize = 256;
 /// Handshakes that wait for one name. Further ones are refused.
 const WAITING_MAX: usize = 128;
-/// Names on demand with a certificate in memory: Caddy's default of its certificate cache. Beyond it, the certificate of another name leaves
-/// memory; storage still has it.
+/// Names on demand with a certificate in memory: Caddy's default of its certificate cache. Beyond it, the certificate
+/// of another name leaves memory; storage still has it.
 pub(super) const NAMES_MAX: usize = 10_000;
 /// Refused names that are remembered.
 const REFUSED_MAX: usize = 10_000;
-/// How long the failed orders of a name are remembered after its last pause, if others need its place: as long as the longest pause.
+/// How long the failed orders of a name are remembered after its last pause, if others need its place: as long as the
+/// longest pause.
 const FAILURES_KEPT: Duration = Duration::from_secs(6 * 60 * 60);
 /// How long a name is refused after the permission endpoint has denied it, or has failed.
 const DENIED_FOR: Duration = Duration::from_secs(10);
@@ -155,7 +157,8 @@ impl OnDemand {
         }
     }
 
-    /// Starts to obtain a certificate, unless that is in progress. `None`: the handshake gets no certificate. Does not block.
+    /// Starts to obtain a certificate, unless that is in progress. `None`: the handshake gets no certificate. Does not
+    /// block.
     pub(super) fn obtain(&self, sought: SoughtCertificate) -> Option<ObtainedCertificate> {
         // As in CertMagic, the name is our own address for a client that names no server.
         let known = sought.server_name.clone().or_else(|| sought.local.map(|ip| ip.to_string()));
@@ -202,8 +205,8 @@ struct WantedCertificate {
     signed: Option<SignedName>,
 }
 
-/// The handshakes that wait for one name. Dropping it passes the certificate to them, if it was found, so that a panic does not let them and
-/// later ones wait for ever.
+/// The handshakes that wait for one name. Dropping it passes the certificate to them, if it was found, so that a panic
+/// does not let them and later ones wait for ever.
 struct PendingHandshakes<'s> {
     shared: &'s Shared,
     name: &'s str,
@@ -318,8 +321,8 @@ impl Shared {
 
 impl State {
     fn refuse(&mut self, name: String, refused: RefusedName) {
-        // Names whose orders failed leave last: strangers can send handshakes for ever new names that are denied, and the pauses protect
-        // the authority's rate limits.
+        // Names whose orders failed leave last: strangers can send handshakes for ever new names that are denied, and
+        // the pauses protect the authority's rate limits.
         let kept: [fn(&RefusedName, Instant) -> bool; 5] = [
             |refused, now| refused.failures > 0 || now < refused.until,
             |refused, now| now < refused.until + FAILURES_KEPT,
@@ -380,8 +383,8 @@ mod tests {
         }
     }
 
-    // Strangers can send handshakes for ever new names that are denied. The names whose orders failed keep their pauses, which protect the
-    // authority's rate limits, and their count of failures.
+    // Strangers can send handshakes for ever new names that are denied. The names whose orders failed keep their
+    // pauses, which protect the authority's rate limits, and their count of failures.
     #[test]
     fn denied_names_displace_no_failed_ones() {
         const FAILED: usize = REFUSED_MAX / 2;
@@ -439,8 +442,8 @@ mod tests {
         }
     }
 
-    // The long pauses protect the rate limits of authorities. A storage that fails has none: the name is refused for seconds, and its earlier
-    // failures still count. A local authority signs in memory.
+    // The long pauses protect the rate limits of authorities. A storage that fails has none: the name is refused for
+    // seconds, and its earlier failures still count. A local authority signs in memory.
     #[tokio::test]
     async fn a_storage_that_fails_is_no_failed_order() {
         let directory = std::env::temp_dir().join(format!("causeway-on-demand-storage-{}", std::process::id()));
@@ -466,8 +469,8 @@ mod tests {
         std::fs::remove_dir_all(&directory).unwrap();
     }
 
-    // A name that a handshake adds may be due before the next check of the others, which is a day away here. As no handshake used it, the check
-    // drops it; a used one would be renewed.
+    // A name that a handshake adds may be due before the next check of the others, which is a day away here. As no
+    // handshake used it, the check drops it; a used one would be renewed.
     #[tokio::test]
     async fn an_added_name_wakes_the_renewal() {
         let directory = std::env::temp_dir().join(format!("causeway-on-demand-added-{}", std::process::id()));
@@ -489,7 +492,8 @@ mod tests {
         std::fs::remove_dir_all(&directory).unwrap();
     }
 
-    // A task that panics, here one that is aborted, ends the wait of its handshakes, and the next one starts another task.
+    // A task that panics, here one that is aborted, ends the wait of its handshakes, and the next one starts another
+    // task.
     #[tokio::test]
     async fn a_task_that_ends_early() {
         let directory = std::env::temp_dir().join(format!("causeway-on-demand-early-{}", std::process::id()));

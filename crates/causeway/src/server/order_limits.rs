@@ -1,5 +1,5 @@
-//! The rate limits of authorities (RFC 8555 §6.6) that orders have met. They outlive a reload: an order before their end would be refused, and
-//! might prolong them.
+//! The rate limits of authorities (RFC 8555 §6.6) that orders have met. They outlive a reload: an order before their
+//! end would be refused, and might prolong them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -31,8 +31,8 @@ pub(super) struct OrderLimit {
 }
 
 impl OrderLimits {
-    /// Returns the limit that an order of `plan` would meet: one that limits all accounts of the plan, in any sequence. `default_storage` is the
-    /// storage of names without one of their own.
+    /// Returns the limit that an order of `plan` would meet: one that limits all accounts of the plan, in any sequence.
+    /// `default_storage` is the storage of names without one of their own.
     pub(super) fn find(
         &self,
         plan: &IssuancePlan,
@@ -103,8 +103,8 @@ mod tests {
         Arc::new(FileStorage::new(Path::new("")))
     }
 
-    // RFC 8555 §6.6: a client waits until the time that the authority has named. Our own pause between failed orders, which is for mistakes of
-    // the operator, ends with a reload, and so does a time in the past.
+    // RFC 8555 §6.6: a client waits until the time that the authority has named. Our own pause between failed orders,
+    // which is for mistakes of the operator, ends with a reload, and so does a time in the past.
     #[test]
     fn a_limit_is_the_time_of_the_authority() {
         let (limits, now, default_storage) = (OrderLimits::default(), SystemTime::now(), default_storage());
@@ -125,8 +125,8 @@ mod tests {
         assert!(locked(&limits.0).is_empty());
     }
 
-    // An authority limits an account. With another account or authority there is no wait; the sequence of the authorities and
-    // their number do not matter.
+    // An authority limits an account. With another account or authority there is no wait; the sequence of the
+    // authorities and their number do not matter.
     #[test]
     fn a_limit_is_that_of_an_account() {
         let (limits, now, default_storage) = (OrderLimits::default(), SystemTime::now(), default_storage());

@@ -9,7 +9,8 @@ use super::blocking::locked;
 
 /// Orders at one authority. More would only wait for its rate limits.
 const ORDERS_MAX: usize = 32;
-/// Those of them in the background. The others are for handshakes, because an order takes minutes at an authority that does not answer.
+/// Those of them in the background. The others are for handshakes, because an order takes minutes at an authority that
+/// does not answer.
 const BACKGROUND_ORDERS_MAX: usize = 24;
 
 /// The slots by the authority that a name's orders try first.
@@ -59,7 +60,8 @@ mod tests {
 
     use super::*;
 
-    // Caddy's on-demand TLS: a handshake waits for its order. Orders at an authority that does not answer delay neither it nor other names.
+    // Caddy's on-demand TLS: a handshake waits for its order. Orders at an authority that does not answer delay neither
+    // it nor other names.
     #[tokio::test]
     async fn an_authority_delays_no_other_one() {
         let slots = OrderSlots::default();

@@ -5,8 +5,8 @@
 //!            ▼                                                    │
 //!  load_delay ──► request, repeated for a moment ──► adapt ──► load ──► the new configuration's own `load`, if any
 //! ```
-//! Without `load_delay` the request is a part of the load of the configuration that has the loader: if it fails, that configuration is
-//! refused.
+//! Without `load_delay` the request is a part of the load of the configuration that has the loader: if it fails, that
+//! configuration is refused.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -183,7 +183,8 @@ impl Puller {
         self.delay.is_none()
     }
 
-    /// Loads `pulled`, or else pulls again and again, for the configuration of this number. Must run in the server's runtime.
+    /// Loads `pulled`, or else pulls again and again, for the configuration of this number. Must run in the server's
+    /// runtime.
     pub(super) fn start(self, pulled: Option<PulledConfig>, number: ConfigurationNumber, control: Control) -> PullTask {
         let work = async move {
             match (pulled, self.delay) {
@@ -227,8 +228,8 @@ impl Puller {
     /// Loads a configuration, unless it is the running one.
     async fn load(&self, pulled: PulledConfig, number: ConfigurationNumber, control: &Control) -> Result<(), String> {
         let PulledConfig { document, mut adapted } = pulled;
-        // The server logs the warnings: only it can compare this configuration with the running one, and the end of its load aborts this
-        // task.
+        // The server logs the warnings: only it can compare this configuration with the running one, and the end of its
+        // load aborts this task.
         let warnings = std::mem::take(&mut adapted.warnings);
         let load = PulledLoad { config: adapted.json.clone(), warnings, number };
         control.load_pulled(load).await.map_err(|error| document.explain_load_error(&adapted, &error))
@@ -348,7 +349,8 @@ mod tests {
         }
     }
 
-    // A pull and an operator's load may end at the same time. The operator's configuration, which may not pull at all, stays.
+    // A pull and an operator's load may end at the same time. The operator's configuration, which may not pull at all,
+    // stays.
     #[tokio::test]
     async fn a_pull_of_a_replaced_configuration_is_refused() {
         let server = Server::builder().json(serde_json::json!({})).workers(1).start().await.unwrap();

@@ -43,8 +43,8 @@ impl Drop for RunningFetch {
 }
 
 impl RangeFetches {
-    /// Starts the fetches of a configuration that takes effect. Fetches that the former configuration has too continue, and its others end.
-    /// Must run in the server's runtime.
+    /// Starts the fetches of a configuration that takes effect. Fetches that the former configuration has too continue,
+    /// and its others end. Must run in the server's runtime.
     pub(super) fn switch(&mut self, wanted: Vec<RangeFetch>) {
         self.0.retain(|running| wanted.contains(&running.fetch));
         for fetch in wanted {
@@ -214,7 +214,8 @@ mod tests {
         assert!(got.starts_with(want), "{got}");
     }
 
-    // As the plugin caddy-cloudflare-ip reads the lists: one network or address on each line, and a line break at the end or not.
+    // As the plugin caddy-cloudflare-ip reads the lists: one network or address on each line, and a line break at the
+    // end or not.
     #[test]
     fn lists() {
         check(b"192.0.2.0/24\n2001:db8::/32", "192.0.2.0/24 2001:db8::/32");

@@ -18,15 +18,17 @@ use super::order_slots::{OrderSlots, OrderUrgency};
 
 /// The longest sleep until a renewal, so that a step of the clock delays no renewal by more.
 const SLEEP_MAX: Duration = Duration::from_secs(10 * 60);
-/// The fraction of the lifetime that remains at the latest when a certificate is renewed, independent of its authority's suggestion; CertMagic's.
+/// The fraction of the lifetime that remains at the latest when a certificate is renewed, independent of its
+/// authority's suggestion; CertMagic's.
 const LAST_RATIO: f64 = 1.0 / 20.0;
-/// The time until the next query after an authority has given no advice (RFC 9773), and the shortest time between two queries.
+/// The time until the next query after an authority has given no advice (RFC 9773), and the shortest time between two
+/// queries.
 const REPEAT_INTERVAL: Duration = Duration::from_secs(6 * 60 * 60);
 const REQUEST_PAUSE: Duration = Duration::from_secs(60);
 /// How long after a renewal the authority's advice is ignored.
 const ADVICE_PAUSE: Duration = Duration::from_secs(60 * 60);
-/// Pauses between failed attempts in minutes, after Caddy's: short ones first, because most causes are mistakes that the operator is
-/// just correcting. The last one repeats.
+/// Pauses between failed attempts in minutes, after Caddy's: short ones first, because most causes are mistakes that
+/// the operator is just correcting. The last one repeats.
 const PAUSES: [u64; 12] = [1, 2, 2, 5, 10, 10, 20, 30, 60, 120, 180, 360];
 
 /// The pause after a failure of the storage or a local authority. It is short, because no rate limit applies.
@@ -35,8 +37,8 @@ const LOCAL_PAUSE: Duration = Duration::from_secs(10);
 /// The time between two errors about a storage that fails for every name.
 const STORAGE_ERROR_PAUSE: Duration = Duration::from_secs(60 * 60);
 
-/// How long another server with the storage may obtain a name's certificate before that is an error: longer than an order of several issuers,
-/// each with its test authority and two challenges.
+/// How long another server with the storage may obtain a name's certificate before that is an error: longer than an
+/// order of several issuers, each with its test authority and two challenges.
 const ELSEWHERE_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// The signals and the state that the tasks of certificates share.
@@ -100,8 +102,8 @@ pub enum Attempt {
 }
 
 impl Renewals {
-    /// `before`: the tasks of the former configuration, whose authorities are not queried again before their advice ends (RFC 9773 §4.3), and
-    /// get no order before their rate limits end.
+    /// `before`: the tasks of the former configuration, whose authorities are not queried again before their advice
+    /// ends (RFC 9773 §4.3), and get no order before their rate limits end.
     pub(super) fn new(keeper: &Arc<Keeper>, before: Option<&Self>) -> Self {
         let advised = before.map(|before| Arc::clone(&before.advised)).unwrap_or_default();
         // Otherwise, names that were removed would remain.
@@ -120,9 +122,9 @@ impl Renewals {
         }
     }
 
-    /// Starts the task of a name: obtains a certificate when it has none or a due one. For a name on demand, `permission` is checked
-    /// before each renewal, and the task ends when the certificate was not used. Does nothing if the name has a task, and after
-    /// [`stop`](Self::stop).
+    /// Starts the task of a name: obtains a certificate when it has none or a due one. For a name on demand,
+    /// `permission` is checked before each renewal, and the task ends when the certificate was not used. Does nothing
+    /// if the name has a task, and after [`stop`](Self::stop).
     pub(super) fn start(&self, plan: IssuancePlan, permission: Option<Permission>) {
         let task = self.task(plan, permission);
         if let Some(Tasks { all, by_name }) = &mut *locked(&self.tasks) {
@@ -211,14 +213,14 @@ struct Task {
     is_ending: Arc<AtomicBool>,
 }
 
-/// The storages that fail for every name, by their identities, and the time of the last error about each. Thousands of names may wait for
-/// one, and try again every few seconds: one error per [`STORAGE_ERROR_PAUSE`] is logged.
+/// The storages that fail for every name, by their identities, and the time of the last error about each. Thousands of
+/// names may wait for one, and try again every few seconds: one error per [`STORAGE_ERROR_PAUSE`] is logged.
 #[derive(Default)]
 struct StorageFaults(Mutex<HashMap<String, Instant>>);
 
 impl StorageFaults {
-    /// Records the outcome of an attempt. Returns whether it is to be logged: it is no failure of a storage about which there is a recent
-    /// error.
+    /// Records the outcome of an attempt. Returns whether it is to be logged: it is no failure of a storage about which
+    /// there is a recent error.
     fn record_outcome(&self, storage: &str, error: Option<&RenewError>, now: Instant) -> bool {
         let mut failing = locked(&self.0);
         match error {
@@ -248,8 +250,8 @@ struct AdvisedName {
 }
 
 impl AdvisedName {
-    /// Whether the authority's advice counts. Otherwise, an authority that suggests the immediate renewal of each new certificate would cause
-    /// orders without end.
+    /// Whether the authority's advice counts. Otherwise, an authority that suggests the immediate renewal of each new
+    /// certificate would cause orders without end.
     fn is_advised(&self) -> bool {
         self.renewed.is_none_or(|at| at.elapsed() > ADVICE_PAUSE)
     }
@@ -277,7 +279,8 @@ impl Task {
         let mut advised = locked(&self.advised).get(name).cloned().unwrap_or_default();
         let mut revoked = self.events.revoked.subscribe();
         loop {
-            // Boxed, as the orders below: a task sleeps for weeks, and would otherwise hold room for the state of a query or an order.
+            // Boxed, as the orders below: a task sleeps for weeks, and would otherwise hold room for the state of a
+            // query or an order.
             let sleep = Box::pin(self.until_due(&mut advised)).await;
             if !sleep.is_zero() {
                 (failures, elsewhere_since) = (0, None);
@@ -349,8 +352,8 @@ impl Task {
         left.map_or(pause, |left| pause.min(left.max(LOCAL_PAUSE)))
     }
 
-    /// Returns the time until the next action: a renewal, or a query for renewal information. Zero: the certificate is due, or there is
-    /// none.
+    /// Returns the time until the next action: a renewal, or a query for renewal information. Zero: the certificate is
+    /// due, or there is none.
     async fn until_due(&self, advised: &mut AdvisedName) -> Duration {
         let is_advised = advised.is_advised();
         let (mut now, name) = (SystemTime::now(), &self.plan.public().name);
@@ -367,7 +370,8 @@ impl Task {
         let last = issued.certificate.renew_at(LAST_RATIO);
         let renew_at = |advice: &Advice| advice.at.filter(|_| is_advised).map_or(due, |at| at.min(last));
         let known = advised.advice.as_ref().filter(is_its);
-        // Only while the certificate is fresh, by the ratio or by the authority's suggestion: a due one is renewed anyhow.
+        // Only while the certificate is fresh, by the ratio or by the authority's suggestion: a due one is renewed
+        // anyhow.
         let fresh_until = known.map_or(due, |advice| due.max(renew_at(advice)));
         if !left(fresh_until, now).is_zero() && known.is_none_or(|advice| advice.request_at <= now) {
             let known_at = known.and_then(|advice| advice.at);
@@ -385,8 +389,8 @@ impl Task {
         }
     }
 
-    /// Queries the authority that has issued the certificate for the time of its renewal. A failed query does not change `known_at`, its
-    /// suggestion so far.
+    /// Queries the authority that has issued the certificate for the time of its renewal. A failed query does not
+    /// change `known_at`, its suggestion so far.
     async fn advise(&self, issued: &IssuedCertificate, known_at: Option<SystemTime>, now: SystemTime) -> Advice {
         let name = &self.plan.public().name;
         let mut advice = Advice { leaf: Arc::clone(&issued.certificate), at: None, request_at: now + REPEAT_INTERVAL };
@@ -434,8 +438,8 @@ impl Advice {
     }
 }
 
-/// Whether another server with the storage is still obtaining the certificate, and may take longer. `since` is the time at which it was seen
-/// first.
+/// Whether another server with the storage is still obtaining the certificate, and may take longer. `since` is the time
+/// at which it was seen first.
 fn is_elsewhere(error: &RenewError, since: &mut Option<Instant>, now: Instant) -> bool {
     match error {
         RenewError::Elsewhere(_) => now.duration_since(*since.get_or_insert(now)) < ELSEWHERE_MAX,

@@ -26,8 +26,8 @@ const CONCURRENT_MAX: usize = 8;
 pub(super) struct Staples(AbortHandle);
 
 impl Staples {
-    /// Starts the task, which checks at once after a certificate was issued. `interval`: the longest time between two checks, if it is not
-    /// the default.
+    /// Starts the task, which checks at once after a certificate was issued. `interval`: the longest time between two
+    /// checks, if it is not the default.
     pub(super) fn start(keeper: &Arc<Keeper>, events: &Arc<CertificateEvents>, interval: Option<Duration>) -> Self {
         let task = Task {
             keeper: Arc::clone(keeper),
@@ -52,8 +52,8 @@ struct Task {
     interval: Duration,
     /// `None` until a certificate names a responder.
     client: Option<HttpClient>,
-    /// By address: the certificates whose last request brought no answer that counts, and when the next one is due. At most as many as the
-    /// keeper has.
+    /// By address: the certificates whose last request brought no answer that counts, and when the next one is due. At
+    /// most as many as the keeper has.
     failed: HashMap<usize, FailedRequest>,
 }
 
@@ -143,8 +143,8 @@ fn address(certificate: &Arc<Certificate>) -> usize {
     Arc::as_ptr(certificate).addr()
 }
 
-/// Staples a current response from storage, where another process may have put it, or else from the responder. Returns whether the
-/// certificate then has one with a known status.
+/// Staples a current response from storage, where another process may have put it, or else from the responder. Returns
+/// whether the certificate then has one with a known status.
 async fn refresh(stapled: OcspTarget, client: HttpClient) -> (Arc<Certificate>, bool) {
     let OcspTarget { certificate, responder: url, storage } = stapled;
     let (at_work, at) = (Arc::clone(&certificate), storage.clone());

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::LoadError;
 
-/// Opens the storage that a configuration sets, or the directory `default`, for callers that need nothing else of the configuration. Connects
-/// to no server yet.
+/// Opens the storage that a configuration sets, or the directory `default`, for callers that need nothing else of the
+/// configuration. Connects to no server yet.
 ///
 /// # Errors
 /// Returns the setting that cannot be used.

@@ -1,4 +1,5 @@
-//! The keys of session tickets that a configuration sets: made here or shared in a storage, and replaced one after the other.
+//! The keys of session tickets that a configuration sets: made here or shared in a storage, and replaced one after the
+//! other.
 
 use std::fmt;
 use std::path::Path;
@@ -14,7 +15,8 @@ use tokio::task::AbortHandle;
 use super::blocking::{blocking, locked};
 use super::storage;
 
-/// The keys in the storage, and the name of their lock. Caddy has its own form at `stek/stek.bin`, and its tickets are of another form too.
+/// The keys in the storage, and the name of their lock. Caddy has its own form at `stek/stek.bin`, and its tickets are
+/// of another form too.
 const STORED: &str = "stek/keys.json";
 const LOCK: &str = "stek_check";
 /// The pause after a failure of the storage.
@@ -55,12 +57,13 @@ struct KeyRecord {
 }
 
 impl Tickets {
-    /// Makes the keys, or reads them from the storage. Keys of `before` stay if the settings are equal, so a reload ends no session. Blocks on the
-    /// storage, and must run on a thread of the server's runtime, which rotates the keys.
+    /// Makes the keys, or reads them from the storage. Keys of `before` stay if the settings are equal, so a reload
+    /// ends no session. Blocks on the storage, and must run on a thread of the server's runtime, which rotates the
+    /// keys.
     ///
     /// # Errors
-    /// The random number generator failed, or the storage has a setting that cannot be used. A storage that cannot be read is not an error:
-    /// the keys are this server's own until it can.
+    /// The random number generator failed, or the storage has a setting that cannot be used. A storage that cannot be
+    /// read is not an error: the keys are this server's own until it can.
     pub(super) fn open(
         setting: &plan::SessionTickets,
         default_storage: &SharedStorage,
@@ -122,7 +125,8 @@ fn report(error: &Error) {
 }
 
 impl Rotation {
-    /// Replaces the keys when they are due, until it is aborted. `has_failed`: the storage has failed, and the log has that.
+    /// Replaces the keys when they are due, until it is aborted. `has_failed`: the storage has failed, and the log has
+    /// that.
     async fn run(self: Arc<Self>, mut has_failed: bool) {
         loop {
             let left = || locked(&self.record).left(self.interval, SystemTime::now());
@@ -219,8 +223,8 @@ impl KeyRecord {
         let left = Duration::from_secs(self.next_rotation.saturating_sub(seconds(now)));
         // The server that made the last key may have a longer interval than this one.
         let longest = interval.max(Duration::from_secs(self.interval_s));
-        // Twice, so that clocks may differ. A time beyond that comes from a server whose clock was wrong: without this bound its key would
-        // seal tickets until then.
+        // Twice, so that clocks may differ. A time beyond that comes from a server whose clock was wrong: without this
+        // bound its key would seal tickets until then.
         if left > longest.saturating_mul(2) { Duration::ZERO } else { left }
     }
 
@@ -257,7 +261,8 @@ mod tests {
         locked(&rotation.record).keys.clone()
     }
 
-    // Caddy's documentation of `tls.stek.distributed`: servers with one storage have the same keys. One of them makes the next key, and the oldest leaves.
+    // Caddy's documentation of `tls.stek.distributed`: servers with one storage have the same keys. One of them makes
+    // the next key, and the oldest leaves.
     #[test]
     fn servers_share_keys() {
         let directory = std::env::temp_dir().join(format!("causeway-tickets-{}", std::process::id()));

@@ -7,8 +7,8 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-/// Deepest nesting that a change may cause, unless the configuration is deeper before: a kept one must be readable again, by a parser that
-/// refuses text of more than [`LEVELS_MAX`](causeway_config::json::LEVELS_MAX) levels.
+/// Deepest nesting that a change may cause, unless the configuration is deeper before: a kept one must be readable
+/// again, by a parser that refuses text of more than [`LEVELS_MAX`](causeway_config::json::LEVELS_MAX) levels.
 const DEPTH_MAX: usize = 120;
 
 /// The operation on a path.

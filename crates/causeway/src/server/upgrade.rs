@@ -109,7 +109,8 @@ mod tests {
         }
     }
 
-    /// Starts a server whose successor has this result once a command has stopped the server. The start of the successor notifies `started`.
+    /// Starts a server whose successor has this result once a command has stopped the server. The start of the
+    /// successor notifies `started`.
     async fn start(started: &Arc<Notify>, result: Result<u32, &'static str>) -> Server {
         let started = Arc::clone(started);
         let successor: SuccessorStart = Box::new(move |offer| {
@@ -135,7 +136,8 @@ mod tests {
         response.split(' ').nth(1).unwrap().to_owned()
     }
 
-    // A stop that comes when the other process serves already is not lost: its caller gets an error, and may send it to that process.
+    // A stop that comes when the other process serves already is not lost: its caller gets an error, and may send it to
+    // that process.
     #[tokio::test]
     async fn a_stop_that_comes_late() {
         for by_api in [false, true] {
@@ -208,7 +210,8 @@ mod tests {
         running.await.unwrap();
     }
 
-    // The file is for `--resume`. A configuration that the former process did not save there, as it was pulled, is not saved by the new one.
+    // The file is for `--resume`. A configuration that the former process did not save there, as it was pulled, is not
+    // saved by the new one.
     #[tokio::test]
     async fn the_last_configuration_is_the_former_one() {
         let file = std::env::temp_dir().join(format!("causeway-upgrade-autosave-{}.json", std::process::id()));

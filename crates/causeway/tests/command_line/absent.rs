@@ -50,8 +50,8 @@ fn each_member_of_a_configuration() {
     assert!(paths.len() > 200, "{}", paths.len());
     for path in paths {
         let Some((PathStep::Key(key), parent)) = path.split_last() else { continue };
-        // Not comparable: a null matcher is refused, whereas a set without the matcher matches every request. A named route
-        // exists even if its value is null.
+        // Not comparable: a null matcher is refused, whereas a set without the matcher matches every request. A named
+        // route exists even if its value is null.
         let is_set = |step: &PathStep| matches!(step, PathStep::Key(key) if key == "match" || key == "not");
         let keyed = parent.iter().rev().take(2).any(is_set)
             || matches!(parent.last(), Some(PathStep::Key(key)) if key == "named_routes");

@@ -1,4 +1,5 @@
-//! The handler `acme_server`: one server is the authority, another process orders a certificate from it. Also `trust` and `untrust`.
+//! The handler `acme_server`: one server is the authority, another process orders a certificate from it. Also `trust`
+//! and `untrust`.
 
 use std::process::{Command, Stdio};
 
@@ -10,7 +11,8 @@ use super::process::{Directory, ServerProcess, wait_until};
 
 pub(super) const ROOT: &str = ".local/share/causeway/pki/authorities/local/root.crt";
 
-/// An authority at `https://localhost:PORT/acme/local/directory`, whose clients answer HTTP-01 and TLS-ALPN-01 on these ports.
+/// An authority at `https://localhost:PORT/acme/local/directory`, whose clients answer HTTP-01 and TLS-ALPN-01 on these
+/// ports.
 pub(super) struct Authority {
     pub(super) dir: Directory,
     pub(super) port: u16,
@@ -88,8 +90,8 @@ fn our_own_client() {
     }
 }
 
-// Caddy's documentation of `tls`: issuers are tried in their order. The local authority signs while no other one does, also for a
-// wildcard, for which the first issuer here has no DNS provider.
+// Caddy's documentation of `tls`: issuers are tried in their order. The local authority signs while no other one does,
+// also for a wildcard, for which the first issuer here has no DNS provider.
 #[test]
 fn the_local_authority_after_an_issuer_that_fails() {
     let [http, https, closed] = [free_port(), free_port(), free_port()];
@@ -119,7 +121,8 @@ fn the_local_authority_after_an_issuer_that_fails() {
     }
 }
 
-// certbot checks the link `up` of each response to a challenge (RFC 8555 §7.5.1), beside the link `index` of all responses (§7.1).
+// certbot checks the link `up` of each response to a challenge (RFC 8555 §7.5.1), beside the link `index` of all
+// responses (§7.1).
 #[test]
 fn certbot() {
     let ports = [free_port(), free_port()];
@@ -145,7 +148,8 @@ fn certbot() {
     assert_eq!(chain.matches("BEGIN CERTIFICATE").count(), 2);
 }
 
-// Caddy's `storage` of an automation policy: certificates and accounts of its names are there, and not in the configuration's storage.
+// Caddy's `storage` of an automation policy: certificates and accounts of its names are there, and not in the
+// configuration's storage.
 #[test]
 fn a_client_with_a_separate_storage() {
     let ports = [free_port(), free_port()];
@@ -222,7 +226,8 @@ fn mistakes() {
     }
 }
 
-// Caddy's commands: the root comes from the admin API, or for `untrust` from a file. No case here reaches a trust store of this machine.
+// Caddy's commands: the root comes from the admin API, or for `untrust` from a file. No case here reaches a trust store
+// of this machine.
 #[test]
 fn trust_needs_a_server_and_a_known_authority() {
     let dir = Directory::new();

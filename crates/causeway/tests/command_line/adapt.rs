@@ -104,8 +104,8 @@ fn all_implemented_features() {
     assert_eq!(stdout(directory.output(&["validate", "--config", "config.json"])), "config.json is valid\n");
 }
 
-/// A check creates no file and no directory: as root it would leave ones that the server's user cannot write. It refuses a path that no user
-/// can write.
+/// A check creates no file and no directory: as root it would leave ones that the server's user cannot write. It
+/// refuses a path that no user can write.
 #[test]
 fn a_check_creates_no_files() {
     let site = |path: &str| {

@@ -109,8 +109,8 @@ fn start_reload_stop() {
     assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, it.site)).is_err());
 }
 
-// The server and the commands resolve placeholders in the address of the API with the same variables, and the host of the result is
-// checked, as in Caddy.
+// The server and the commands resolve placeholders in the address of the API with the same variables, and the host of
+// the result is checked, as in Caddy.
 #[test]
 fn address_of_the_api_in_an_environment_file() {
     let it = Background::new();

@@ -1,4 +1,5 @@
-//! `get_certificate`: handshakes with a certificate of a server, or of Tailscale's daemon. curl is the client; without it the tests are skipped.
+//! `get_certificate`: handshakes with a certificate of a server, or of Tailscale's daemon. curl is the client; without
+//! it the tests are skipped.
 
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -63,7 +64,8 @@ impl Double {
     }
 }
 
-/// A directory whose local authority has signed certificates for `names`, and for each a PEM text with the chain and the key.
+/// A directory whose local authority has signed certificates for `names`, and for each a PEM text with the chain and
+/// the key.
 fn signed(names: &[&str]) -> (Directory, Vec<String>) {
     let sites: Vec<_> = names.iter().map(|name| format!("{name}:0")).collect();
     let directory = caddyfile("auto_https disable_redirects", &format!("{} {{\n\ttls internal\n}}", sites.join(", ")));
@@ -76,8 +78,9 @@ fn signed(names: &[&str]) -> (Directory, Vec<String>) {
     (directory, bundles)
 }
 
-// Caddy's documentation of `get_certificate http`: the server gets the handshake's facts in the query and answers with a chain and its key; with 204 it has
-// no certificate, and the site's issuer signs one. Each handshake sends a query; concurrent ones for one name share an answer.
+// Caddy's documentation of `get_certificate http`: the server gets the handshake's facts in the query and answers with
+// a chain and its key; with 204 it has no certificate, and the site's issuer signs one. Each handshake sends a query;
+// concurrent ones for one name share an answer.
 #[test]
 fn a_server_supplies_certificates() {
     if !is_installed("curl") {
@@ -119,8 +122,8 @@ fn a_server_supplies_certificates() {
     assert_eq!([stored("a.example"), stored("b.example")], [false, true]);
 }
 
-// certmagic: if a source fails, the next one is queried; if the last one fails, the handshake fails without an order. The log has the first of
-// several faults.
+// certmagic: if a source fails, the next one is queried; if the last one fails, the handshake fails without an order.
+// The log has the first of several faults.
 #[test]
 fn faults_of_a_server() {
     if !is_installed("curl") {
@@ -178,8 +181,9 @@ fn faults_of_a_server() {
     assert!(!more.iter().any(|line| line.contains("no certificate")), "{more:?}");
 }
 
-// Caddy's documentation of `get_certificate tailscale`, and of automatic HTTPS: names below `.ts.net` get certificates of Tailscale's daemon, which lists
-// the names that it has in its status. The Local API: `GET /localapi/v0/cert/NAME?type=pair` answers with the key and the chain.
+// Caddy's documentation of `get_certificate tailscale`, and of automatic HTTPS: names below `.ts.net` get certificates
+// of Tailscale's daemon, which lists the names that it has in its status. The Local API: `GET
+// /localapi/v0/cert/NAME?type=pair` answers with the key and the chain.
 #[test]
 fn tailscale_supplies_certificates() {
     if !is_installed("curl") {

@@ -1,4 +1,5 @@
-//! Clients with a certificate: curl, with a certificate from openssl, without which the test is skipped with a message; and the proxy.
+//! Clients with a certificate: curl, with a certificate from openssl, without which the test is skipped with a message;
+//! and the proxy.
 
 use std::process::Command;
 
@@ -120,8 +121,8 @@ fn the_proxy_presents_a_managed_certificate() {
 /// The options of both servers.
 const OPTIONS: &str = "auto_https disable_redirects";
 
-/// Starts a site that requires a client certificate of an authority in `pool`, and a proxy that presents one of the local authority and
-/// trusts `upstream_pool`. Returns the proxy's response.
+/// Starts a site that requires a client certificate of an authority in `pool`, and a proxy that presents one of the
+/// local authority and trusts `upstream_pool`. Returns the proxy's response.
 fn through_both(directory: &Directory, options: &str, pool: &str, upstream_pool: &str) -> ReceivedResponse {
     let options = format!("{OPTIONS}\n{options}");
     directory.write("Caddyfile", site(&options, pool));

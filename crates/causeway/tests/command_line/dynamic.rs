@@ -63,8 +63,8 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-// Caddy, `dynamic a` and `dynamic srv`: the upstreams follow DNS; one that is killed is left out; a failure of DNS is 503,
-// or with `grace_period` has no effect.
+// Caddy, `dynamic a` and `dynamic srv`: the upstreams follow DNS; one that is killed is left out; a failure of DNS is
+// 503, or with `grace_period` has no effect.
 #[test]
 fn upstreams_follow_dns() {
     let (directory, port) = (Directory::new(), free_port());

@@ -58,8 +58,8 @@ fn watch() {
     until_served(site, "five");
 }
 
-// Caddy, cmd/main.go, watchConfigFile: a change of the file is loaded also after the API has loaded another configuration, which stays until
-// then. So does a process that has taken the server's place.
+// Caddy, cmd/main.go, watchConfigFile: a change of the file is loaded also after the API has loaded another
+// configuration, which stays until then. So does a process that has taken the server's place.
 #[test]
 fn a_watch_after_a_load_by_the_api() {
     for is_upgraded in [false, true] {
@@ -149,7 +149,8 @@ fn stop_during_a_reload_that_waits() {
     assert_eq!(server.status().code(), Some(0));
 }
 
-/// A log collector that has stopped reading standard error delays neither a reload nor the end. The warnings are entries of the log.
+/// A log collector that has stopped reading standard error delays neither a reload nor the end. The warnings are
+/// entries of the log.
 #[test]
 fn a_reload_while_standard_error_is_full() {
     // Not formatted, so the load has a warning.

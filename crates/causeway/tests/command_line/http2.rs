@@ -70,8 +70,8 @@ fn output(program: &Path, arguments: &[&str]) -> Output {
     Command::new("timeout").arg("60").arg(program).args(arguments).output().expect("timeout, of coreutils")
 }
 
-// RFC 9113 §8.1: a response that is complete before the request. When curl stops an upload because of the status, version 7.88 waits for the
-// stream's reset, without a time limit.
+// RFC 9113 §8.1: a response that is complete before the request. When curl stops an upload because of the status,
+// version 7.88 waits for the stream's reset, without a time limit.
 #[test]
 fn curl_stops_an_upload() {
     let Some(curl) = program("curl") else { return };
@@ -284,7 +284,8 @@ fn check_never_indexed(blocks: &[Vec<u8>], fields: &[(&str, &str)]) {
     }
 }
 
-// RFC 7541 §6.2.3: a field that arrives as never indexed is forwarded as one, also if `header_up` or `header_down` replaces a part of it.
+// RFC 7541 §6.2.3: a field that arrives as never indexed is forwarded as one, also if `header_up` or `header_down`
+// replaces a part of it.
 #[test]
 fn fields_that_are_never_indexed() {
     for (options, secret, token) in

@@ -179,7 +179,8 @@ fn a_certificate_in_storage_is_reused() {
     }
 }
 
-// Caddy's documentation of `certificate_selection`: of the certificates for a name, supplied or managed, the policy's one is served.
+// Caddy's documentation of `certificate_selection`: of the certificates for a name, supplied or managed, the policy's
+// one is served.
 #[test]
 fn a_policy_selects_a_certificate() {
     if !is_installed("curl") {
@@ -210,8 +211,8 @@ fn a_policy_selects_a_certificate() {
     }
 }
 
-// Caddy's documentation of `sni_regexp`: the policy applies to server names that the expression matches; groups fill no placeholders of
-// requests.
+// Caddy's documentation of `sni_regexp`: the policy applies to server names that the expression matches; groups fill no
+// placeholders of requests.
 #[test]
 fn a_policy_for_server_names_by_regular_expression() {
     if !is_installed("curl") {
@@ -284,8 +285,9 @@ fn authorities_by_the_api() {
     }
 }
 
-// Caddy's documentation of on-demand TLS: a handshake for an unknown name queries the endpoint, and obtains a certificate only if the answer is
-// a status of 2xx. Several handshakes for one name cause one query. A reload keeps the certificates.
+// Caddy's documentation of on-demand TLS: a handshake for an unknown name queries the endpoint, and obtains a
+// certificate only if the answer is a status of 2xx. Several handshakes for one name cause one query. A reload keeps
+// the certificates.
 #[test]
 fn on_demand() {
     if !is_installed("curl") {
@@ -334,7 +336,8 @@ fn on_demand() {
     assert_eq!(all, ["127.0.0.1", "good.example"]);
 }
 
-// CertMagic: of an RSA and an ECDSA certificate for a name, a client gets the one that it can verify; the newer one if it can verify both.
+// CertMagic: of an RSA and an ECDSA certificate for a name, a client gets the one that it can verify; the newer one if
+// it can verify both.
 #[test]
 fn certificates_of_two_kinds() {
     let Some(openssl) = program("openssl") else { return };
@@ -379,7 +382,8 @@ fn certificates_of_two_kinds() {
     }
 }
 
-/// Sends a request by `openssl s_client`, with a stored session if there is one, and stores the last session. Returns whether the session was resumed.
+/// Sends a request by `openssl s_client`, with a stored session if there is one, and stores the last session. Returns
+/// whether the session was resumed.
 fn resumes(openssl: &Path, directory: &Directory, port: u16, session: &str) -> bool {
     let file = directory.path(session);
     let (file, at) = (file.to_str().unwrap(), format!("127.0.0.1:{port}"));
@@ -398,8 +402,8 @@ fn resumes(openssl: &Path, directory: &Directory, port: u16, session: &str) -> b
     text.contains("Reused, TLSv1.3")
 }
 
-// Caddy's documentation of `session_tickets`: with the key source `distributed` a session resumes at another server with the same storage, and across
-// reloads; `disabled` makes every handshake a full one.
+// Caddy's documentation of `session_tickets`: with the key source `distributed` a session resumes at another server
+// with the same storage, and across reloads; `disabled` makes every handshake a full one.
 #[test]
 fn session_tickets() {
     let Some(openssl) = program("openssl") else { return };
@@ -439,8 +443,8 @@ fn session_tickets() {
     }
 }
 
-// CertMagic's `HTTPValidationHandler`: the server that receives ZeroSSL's request answers it with a file that another server with the same storage has
-// opened; other paths and hosts continue to the site.
+// CertMagic's `HTTPValidationHandler`: the server that receives ZeroSSL's request answers it with a file that another
+// server with the same storage has opened; other paths and hosts continue to the site.
 #[test]
 fn validation_files_of_zerossl() {
     let (http, https) = (free_port(), free_port());

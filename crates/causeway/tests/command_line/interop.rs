@@ -1,5 +1,6 @@
 //! gRPC, httpgrpc and ACME with Go peers: grpc-go's interop programs, grpcurl, the httpgrpc of grafana/dskit and of
-//! weaveworks/common, and the ACME authority Pebble. `./test interop` builds them. Without them each test is skipped with a message.
+//! weaveworks/common, and the ACME authority Pebble. `./test interop` builds them. Without them each test is skipped
+//! with a message.
 //!
 //! - [`peer`]: a Go program that serves or makes calls
 //! - [`calls`]: calls of httpgrpc with their expected outcomes

@@ -104,8 +104,8 @@ fn responses_are_compressed() {
     assert!(get(port, "/long.txt").body == text);
 }
 
-// Caddy: `{http.reverse_proxy.upstream.latency_ms}` ends with the response's head, `.upstream.duration_ms` with its content, and
-// `.duration_ms` begins with the first attempt. They are numbers, and null without a response.
+// Caddy: `{http.reverse_proxy.upstream.latency_ms}` ends with the response's head, `.upstream.duration_ms` with its
+// content, and `.duration_ms` begins with the first attempt. They are numbers, and null without a response.
 #[test]
 fn times_of_the_proxy() {
     let upstream = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -142,8 +142,8 @@ fn times_of_the_proxy() {
     assert_eq!([&answered["retries"], &failed["retries"]], [0, 0]);
 }
 
-// Caddy: `resp_headers` has a response's trailers, which for gRPC are its result: after the prefix `Trailer:`, or under their names if the
-// head announced them.
+// Caddy: `resp_headers` has a response's trailers, which for gRPC are its result: after the prefix `Trailer:`, or under
+// their names if the head announced them.
 #[test]
 fn trailers_of_the_upstream() {
     let upstream = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -183,7 +183,8 @@ fn trailers_of_the_upstream() {
     assert!(headers[1].get("Trailer:X-Other").is_none(), "{}", headers[1]);
 }
 
-// Caddy, server option `trace`: each handler that a request enters is a message of level debug with the name of the module.
+// Caddy, server option `trace`: each handler that a request enters is a message of level debug with the name of the
+// module.
 #[test]
 fn handlers_are_traced() {
     let caddyfile = "{\n\tadmin off\n\tservers {\n\t\ttrace\n\t}\n\tlog {\n\t\toutput file own.log\n\t\tlevel DEBUG\n\t}\n}\nhttp://:0 {\n\t\
@@ -213,8 +214,8 @@ fn handlers_are_traced() {
     assert_eq!(traced, want.map(|(name, module)| (name, module.to_owned())));
 }
 
-// Caddy, level debug: the message about an attempt has the request to the upstream, and the headers of the response or the error. Credentials are
-// redacted.
+// Caddy, level debug: the message about an attempt has the request to the upstream, and the headers of the response or
+// the error. Credentials are redacted.
 #[test]
 fn attempts_are_in_the_debug_log() {
     let upstream = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -262,9 +263,9 @@ fn attempts_are_in_the_debug_log() {
     assert!(dropped[0]["header"].as_str().is_some_and(|name| name.eq_ignore_ascii_case("x_under")), "{dropped:?}");
 }
 
-// Caddy's logger `http.log.error`: failed requests, at level error for 5xx that no error routes handled, else at level debug. A method that is
-// too long is a mistake of the client, although its status is 501 (RFC 9110 §15.6.2). A request that no handler responds to has the message
-// NOP and the status 0 in the access log.
+// Caddy's logger `http.log.error`: failed requests, at level error for 5xx that no error routes handled, else at level
+// debug. A method that is too long is a mistake of the client, although its status is 501 (RFC 9110 §15.6.2). A request
+// that no handler responds to has the message NOP and the status 0 in the access log.
 #[test]
 fn failed_requests_are_errors() {
     let caddyfile = "{\n\tadmin off\n\tlog {\n\t\toutput file own.log\n\t\tlevel DEBUG\n\t}\n\tlog access {\n\t\toutput file access.log\n\t\t\
@@ -343,7 +344,8 @@ fn records(path: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
 }
 
-// Caddy's documentation of the global option `log`: the log `default` takes the server's own messages, and `include` selects loggers.
+// Caddy's documentation of the global option `log`: the log `default` takes the server's own messages, and `include`
+// selects loggers.
 #[test]
 fn messages_of_the_server_are_written_to_the_logs() {
     let caddyfile = "{\n\tadmin 127.0.0.1:0\n\tlog {\n\t\toutput file own.log\n\t\tformat json {\n\t\t\tlevel_format upper\n\t\t}\n\t\tlevel \
@@ -416,7 +418,8 @@ fn moved_files_are_followed() {
     assert_eq!(targets, wanted);
 }
 
-// Linux, full(4): each write to /dev/full fails for lack of space. Requests go on, and the number of lost lines is reported.
+// Linux, full(4): each write to /dev/full fails for lack of space. Requests go on, and the number of lost lines is
+// reported.
 #[test]
 fn requests_succeed_with_a_full_disk() {
     let caddyfile = "{\n\tadmin off\n}\nhttp://:0 {\n\tbind 127.0.0.1\n\tlog {\n\t\toutput file /dev/full\n\t}\n\trespond hello\n}\n";
@@ -460,7 +463,8 @@ fn an_absent_collector_at_the_end() {
     assert!(server.status().success());
 }
 
-// Caddy's documentation of `output net`: the collector may be absent at the start with `soft_start`, and may go away and come back.
+// Caddy's documentation of `output net`: the collector may be absent at the start with `soft_start`, and may go away
+// and come back.
 #[test]
 fn a_collector_that_restarts() {
     let directory = Directory::new();

@@ -72,8 +72,8 @@ fn check_with_promtool(text: &str) {
     assert!(ours.is_empty(), "findings of style: {ours:?}");
 }
 
-/// Checks the rules of OpenMetrics 1.0 that its text shows: each sample belongs to the family before it, families do not
-/// repeat, counters end with `_total`, a histogram's last bucket equals its count, and the text ends with `# EOF`.
+/// Checks the rules of OpenMetrics 1.0 that its text shows: each sample belongs to the family before it, families do
+/// not repeat, counters end with `_total`, a histogram's last bucket equals its count, and the text ends with `# EOF`.
 fn check_open_metrics(text: &str) {
     let body = text.strip_suffix("# EOF\n").unwrap_or_else(|| panic!("no end in {text}"));
     let (mut family, mut kind, mut seen) = (String::new(), String::new(), Vec::new());
@@ -335,8 +335,8 @@ fn the_dashboard_and_the_alerts() {
     }
 }
 
-// Caddy, `metrics { otlp }`: all metrics are sent to the collector that the environment names, by OTLP over HTTP. A configuration
-// without it ends that.
+// Caddy, `metrics { otlp }`: all metrics are sent to the collector that the environment names, by OTLP over HTTP. A
+// configuration without it ends that.
 #[test]
 fn pushed_to_a_collector() {
     let collector = Collector::http(0, vec![]);

@@ -429,7 +429,8 @@ fn settings_without_effect() {
     assert!(server.startup_lines.iter().any(is_logged), "{:?}", server.startup_lines);
 }
 
-// sd-daemon(3): the journal reads a priority at the start of a line, by which `journalctl -p err` finds the reason of a failed start.
+// sd-daemon(3): the journal reads a priority at the start of a line, by which `journalctl -p err` finds the reason of a
+// failed start.
 #[test]
 fn priorities_for_the_journal() {
     use std::os::unix::fs::MetadataExt as _;
@@ -547,7 +548,8 @@ fn a_port_in_use() {
     check(&directory, &["run"], &format!("Caddyfile: {used}"));
 }
 
-/// Features that `adapt` translates, or that Caddy has, and this version refuses: the message names the page with the reasons.
+/// Features that `adapt` translates, or that Caddy has, and this version refuses: the message names the page with the
+/// reasons.
 #[test]
 fn refused_features() {
     let transport = |option: &str| {

@@ -112,7 +112,8 @@ fn proxy(url: &str, upstream: &str, options: &str) -> ServerProcess {
     Directory::with(&[("Caddyfile", &site)]).start(&["run", "--workers", "1"])
 }
 
-// Caddy, `network_proxy url`, and Go's http.Transport.Proxy: CONNECT for an upstream with TLS, requests in absolute form for one in cleartext.
+// Caddy, `network_proxy url`, and Go's http.Transport.Proxy: CONNECT for an upstream with TLS, requests in absolute
+// form for one in cleartext.
 #[test]
 fn an_http_proxy() {
     let double = ProxyDouble::start(http);

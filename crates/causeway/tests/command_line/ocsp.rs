@@ -1,4 +1,5 @@
-//! OCSP stapling with openssl's responder. openssl and curl are the clients; without them the tests are skipped with a message.
+//! OCSP stapling with openssl's responder. openssl and curl are the clients; without them the tests are skipped with a
+//! message.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv4Addr, TcpListener};
@@ -168,8 +169,8 @@ impl Site {
 pub(crate) struct Responder(Child);
 
 impl Responder {
-    /// Starts a responder for the authority `ca.crt` of a directory, with the statuses of its `index.txt`. The key of `signer` signs the
-    /// responses.
+    /// Starts a responder for the authority `ca.crt` of a directory, with the statuses of its `index.txt`. The key of
+    /// `signer` signs the responses.
     pub(crate) fn start(openssl: &Path, directory: &Directory, port: u16, signer: &str) -> Self {
         let [certificate, key] = ["crt", "key"].map(|kind| format!("{signer}.{kind}"));
         let mut command = Command::new(openssl);
@@ -193,8 +194,9 @@ impl Drop for Responder {
     }
 }
 
-// Caddy's documentation, "Automatic HTTPS: OCSP stapling": the response is fetched in the background, stapled, and kept in storage, so
-// that the next start needs no responder. RFC 6960 §4.2.2.2: the issuer signs it, or a responder whose certificate the issuer has signed.
+// Caddy's documentation, "Automatic HTTPS: OCSP stapling": the response is fetched in the background, stapled, and kept
+// in storage, so that the next start needs no responder. RFC 6960 §4.2.2.2: the issuer signs it, or a responder whose
+// certificate the issuer has signed.
 #[test]
 fn a_response_is_stapled_and_stored() {
     let Some(site) = Site::new() else { return };
@@ -226,7 +228,8 @@ fn stapling_can_be_disabled() {
     site.check_none(&server);
 }
 
-// Caddy's `ocsp_interval`: a responder that was down gets another request at the next check, and a running server staples the response.
+// Caddy's `ocsp_interval`: a responder that was down gets another request at the next check, and a running server
+// staples the response.
 #[test]
 fn a_responder_that_restarts() {
     let Some(site) = Site::new() else { return };
@@ -239,8 +242,8 @@ fn a_responder_that_restarts() {
     site.check_good(&server);
 }
 
-// RFC 6960 §3.2: a response of another signer, or for a revoked certificate, is not stapled; and no handshake waits for a
-// responder that does not answer.
+// RFC 6960 §3.2: a response of another signer, or for a revoked certificate, is not stapled; and no handshake waits for
+// a responder that does not answer.
 #[test]
 fn responders_with_wrong_or_no_responses() {
     let Some(site) = Site::new() else { return };

@@ -46,7 +46,8 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Starts an upstream that responds to each request with its name, the method and the target. It lives as long as the process.
+/// Starts an upstream that responds to each request with its name, the method and the target. It lives as long as the
+/// process.
 fn upstream(name: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, name) = (listener.local_addr().unwrap().to_string(), name.to_owned());

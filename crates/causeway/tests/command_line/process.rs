@@ -186,7 +186,8 @@ impl ServerProcess {
         Self { child, lines, reader: Some(reader), unread: None, first_line, startup_lines, ports }
     }
 
-    /// Stops reading standard error and fills its pipe, so that a write blocks, as with a log collector that has stopped.
+    /// Stops reading standard error and fills its pipe, so that a write blocks, as with a log collector that has
+    /// stopped.
     pub(crate) fn stop_reading(&mut self) {
         // Another open file of the same pipe: the server's remains blocking.
         let mut pipe = std::fs::OpenOptions::new();

@@ -73,7 +73,8 @@ fn two_servers_share_a_limit() {
     assert!(left <= 7_200_000, "{left}");
 }
 
-// Keys are any bytes: those of a field, with bytes that are no UTF-8 and with a line's end of Redis's protocol in percent signs.
+// Keys are any bytes: those of a field, with bytes that are no UTF-8 and with a line's end of Redis's protocol in
+// percent signs.
 #[test]
 fn keys_of_any_bytes() {
     let Some(redis) = RedisProcess::start() else { return };
@@ -90,7 +91,8 @@ fn keys_of_any_bytes() {
     }
 }
 
-// Without Redis each server has the limit for itself, and logs one line. When Redis is back, each logs one line, and both share the limit.
+// Without Redis each server has the limit for itself, and logs one line. When Redis is back, each logs one line, and
+// both share the limit.
 #[test]
 fn redis_restarts() {
     let Some(mut redis) = RedisProcess::start() else { return };

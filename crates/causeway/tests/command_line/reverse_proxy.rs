@@ -60,8 +60,8 @@ fn several_upstreams() {
     panic!("{missing:?} got no request");
 }
 
-// Caddy: a host is served over HTTPS; `--internal-certs` takes the local authority, and `--disable-redirects` needs no port 80.
-// `--insecure` accepts any certificate of the upstream.
+// Caddy: a host is served over HTTPS; `--internal-certs` takes the local authority, and `--disable-redirects` needs no
+// port 80. `--insecure` accepts any certificate of the upstream.
 #[test]
 fn https_on_both_sides() {
     let is_installed = Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_ok();

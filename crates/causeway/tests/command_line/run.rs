@@ -38,7 +38,8 @@ fn the_caddyfile_of_the_working_directory() {
     check(&Directory::with(&[("Caddyfile", CADDYFILE)]), &["run"], "from a Caddyfile");
 }
 
-// RFC 9110 §9.3.7: `OPTIONS *` is about the server; as Go's server, this one responds before all routes, and without a record.
+// RFC 9110 §9.3.7: `OPTIONS *` is about the server; as Go's server, this one responds before all routes, and without a
+// record.
 #[test]
 fn options_of_the_server() {
     let site = "{\n\tadmin off\n}\n:0 {\n\tbind 127.0.0.1\n\tlog {\n\t\toutput file access.log\n\t}\n\trespond \"a route\"\n}\n";

@@ -107,7 +107,8 @@ fn a_reload_keeps_an_inherited_socket() {
     assert_eq!(get(port, "/").body, "third");
 }
 
-// Only HTTP/3 uses datagrams, and this version does not have it: the log has a warning, and the other sockets are served.
+// Only HTTP/3 uses datagrams, and this version does not have it: the log has a warning, and the other sockets are
+// served.
 #[test]
 fn a_datagram_socket_for_http3() {
     let caddyfile = "http:// {\n\tbind fd/3 {\n\t\tprotocols h1 h2\n\t}\n\tbind fdgram/4 {\n\t\tprotocols h3\n\t}\n\trespond hello\n}\n";
@@ -251,8 +252,8 @@ fn a_request_for_the_time_of_a_long_stop() {
     }
 }
 
-// sd_notify(3): MAINPID= names another main process. With `NotifyAccess=main` only the present one may send it, and only the next one
-// may send READY=1 after it. The former process must not report its end as the service's.
+// sd_notify(3): MAINPID= names another main process. With `NotifyAccess=main` only the present one may send it, and
+// only the next one may send READY=1 after it. The former process must not report its end as the service's.
 #[test]
 fn messages_about_another_main_process() {
     let manager = Manager::new("upgrade");
@@ -265,8 +266,8 @@ fn messages_about_another_main_process() {
     server.signal(Signal::USR2);
     let message = manager.next();
     let id = message[0].strip_prefix("MAINPID=").unwrap();
-    // systemd looks at this message whether the process is its child; it waits for no other one's end. Process 1 plays systemd here, or a
-    // subreaper above the test does.
+    // systemd looks at this message whether the process is its child; it waits for no other one's end. Process 1 plays
+    // systemd here, or a subreaper above the test does.
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
     let parent = status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap().trim();
     let parent_program = std::fs::read_to_string(format!("/proc/{parent}/cmdline")).unwrap();

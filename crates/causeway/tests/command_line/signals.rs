@@ -72,8 +72,8 @@ fn quit_ends_it_at_once() {
     drop(stream);
 }
 
-/// Opening a log file may block for ever, as on a file server that does not respond; here it is a pipe without a reader. Meanwhile the
-/// metrics and the status are there, and a second signal ends the process.
+/// Opening a log file may block for ever, as on a file server that does not respond; here it is a pipe without a
+/// reader. Meanwhile the metrics and the status are there, and a second signal ends the process.
 #[test]
 fn a_load_that_blocks() {
     let directory = Directory::with(&[("Caddyfile", ":0\nrespond hi\n")]);
@@ -141,7 +141,8 @@ fn a_start_that_blocks() {
     assert_eq!(std::fs::read_to_string(directory.path("pid")).unwrap(), "1\n");
 }
 
-// RFC 9112 §8: the end of the connection delimits a response to HTTP/1.0, so a plain close would make a cut one look complete.
+// RFC 9112 §8: the end of the connection delimits a response to HTTP/1.0, so a plain close would make a cut one look
+// complete.
 #[test]
 fn a_cut_response_to_http_1_0_ends_with_a_reset() {
     let application = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

@@ -77,7 +77,8 @@ fn from_directory_to_directory() {
     assert_eq!(files(&directory.path("other")), before);
 }
 
-// Caddy's `storage` of an automation policy and of an authority: certificates and authorities that are not in the configuration's.
+// Caddy's `storage` of an automation policy and of an authority: certificates and authorities that are not in the
+// configuration's.
 #[test]
 fn separate_storages() {
     let directory = Directory::new();
@@ -216,7 +217,8 @@ fn mistakes() {
     assert!(!directory.path("outside").exists());
 }
 
-// Caddy's `storage_clean_interval`: the server removes old values, and records the time for all servers with the storage.
+// Caddy's `storage_clean_interval`: the server removes old values, and records the time for all servers with the
+// storage.
 #[test]
 fn storage_is_cleaned() {
     let directory = Directory::new();
@@ -248,7 +250,8 @@ fn storage_is_cleaned() {
     drop(server);
 }
 
-// Caddy: a data directory below the working directory is hidden from file servers. So is the directory of the saved configuration.
+// Caddy: a data directory below the working directory is hidden from file servers. So is the directory of the saved
+// configuration.
 #[test]
 fn own_files_are_not_served() {
     let directory = Directory::new();

@@ -66,9 +66,9 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-// Caddy, `tracing`: the span's name and attributes are Caddy 2.11.9's, as its exporter `console` shows them for the same
-// requests, except that a failed request has the status that its client got. The request to the upstream continues the trace,
-// and the access record has the ids.
+// Caddy, `tracing`: the span's name and attributes are Caddy 2.11.9's, as its exporter `console` shows them for the
+// same requests, except that a failed request has the status that its client got. The request to the upstream continues
+// the trace, and the access record has the ids.
 #[test]
 fn spans_of_requests() {
     let (directory, port) = (Directory::new(), free_port());
@@ -143,8 +143,8 @@ fn spans_of_requests() {
     assert_eq!(record["spanID"].as_str().map(str::len), Some(16));
 }
 
-// OpenTelemetry: the keys of attributes MUST be unique. In Caddy a span has the last value set: `span_attributes` replaces
-// the request's, and the response's replace `span_attributes`.
+// OpenTelemetry: the keys of attributes MUST be unique. In Caddy a span has the last value set: `span_attributes`
+// replaces the request's, and the response's replace `span_attributes`.
 #[test]
 fn attributes_have_different_keys() {
     let site = "{\n\tauto_https off\n}\nhttp://:0 {\n\tbind 127.0.0.1\n\ttracing {\n\t\tspan_attributes {\n\t\t\thttp.request.method X\n\
@@ -164,7 +164,8 @@ fn attributes_have_different_keys() {
     assert_eq!(got.len(), count, "{got:?}");
 }
 
-// A handler within another's request continues its trace, as in Caddy. A route that is invoked twice makes one span here.
+// A handler within another's request continues its trace, as in Caddy. A route that is invoked twice makes one span
+// here.
 #[test]
 fn spans_within_spans() {
     let site = "&(traced) {\n\ttracing {\n\t\tspan inner\n\t}\n}\nhttp://:0 {\n\tbind 127.0.0.1\n\ttracing {\n\t\tspan outer\n\t}\n\
@@ -232,8 +233,8 @@ fn an_absent_collector_and_a_reload() {
     server.line_with("sending again");
 }
 
-// A variable of the environment that cannot be used is an error when the configuration is loaded. Its value may be in the
-// configuration, too, but no line of it is at fault.
+// A variable of the environment that cannot be used is an error when the configuration is loaded. Its value may be in
+// the configuration, too, but no line of it is at fault.
 #[test]
 fn mistakes() {
     let directory = Directory::with(&[("Caddyfile", ":8080\ntracing\nrespond maybe\n")]);

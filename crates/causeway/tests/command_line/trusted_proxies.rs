@@ -1,5 +1,5 @@
-//! `trusted_proxies cloudflare`: networks of proxies that the server fetches. Another Causeway server, with HTTPS, is the double of
-//! Cloudflare's. The PROXY protocol gives requests their peers.
+//! `trusted_proxies cloudflare`: networks of proxies that the server fetches. Another Causeway server, with HTTPS, is
+//! the double of Cloudflare's. The PROXY protocol gives requests their peers.
 
 use std::io::{Read as _, Write as _};
 
@@ -83,7 +83,8 @@ fn trusts(server: &ServerProcess, peer: &str) -> bool {
 
 const CLOUDFLARE: &str = "173.245.48.1";
 
-// docs/caddyfile.md, Trusted proxies: the networks of this version count until a list is fetched. A failed fetch keeps the former list.
+// docs/caddyfile.md, Trusted proxies: the networks of this version count until a list is fetched. A failed fetch keeps
+// the former list.
 #[test]
 fn lists_are_fetched() {
     let publisher = Publisher::new();
@@ -128,7 +129,8 @@ fn lists_are_fetched() {
     assert_eq!(trusted(&server), ["2001:db8::1", "198.51.100.1", "10.0.0.1"]);
 }
 
-// A reload with the same URLs keeps the list, also if the interval differs. Other URLs begin with the networks of this version.
+// A reload with the same URLs keeps the list, also if the interval differs. Other URLs begin with the networks of this
+// version.
 #[test]
 fn reloads_keep_lists() {
     let publisher = Publisher::new();
@@ -159,8 +161,8 @@ fn reloads_keep_lists() {
     assert_eq!(response(&server, "192.0.2.1"), "four 192.0.2.1");
 }
 
-// Cloudflare has once moved its lists to URLs with a slash at their end. A list over plain HTTP could be forged, and so could one of a
-// server that is not authenticated.
+// Cloudflare has once moved its lists to URLs with a slash at their end. A list over plain HTTP could be forged, and so
+// could one of a server that is not authenticated.
 #[test]
 fn redirects_and_certificates() {
     let publisher = Publisher::new();

@@ -67,8 +67,8 @@ fn raw(path: &Path, bytes: &[u8]) -> String {
 
 const FACTS: &str = "respond \"{http.request.remote}|{remote_host}|{remote_port}|{client_ip}|{http.request.local}|{http.request.local.port}\"";
 
-// Caddy, `bind` and conventions, network addresses: `unix/` and a path, with permission bits after a `|`, 0200 by default. The file is
-// removed at the end. A peer without an address is shown as `@`; the local address is the path.
+// Caddy, `bind` and conventions, network addresses: `unix/` and a path, with permission bits after a `|`, 0200 by
+// default. The file is removed at the end. A peer without an address is shown as `@`; the local address is the path.
 #[test]
 fn a_site() {
     let directory = Directory::new();
@@ -89,7 +89,8 @@ fn a_site() {
     }
 }
 
-// Caddy: the socket of a process that was killed is replaced. One that is in use is refused: Caddy takes it away from its process.
+// Caddy: the socket of a process that was killed is replaced. One that is in use is refused: Caddy takes it away from
+// its process.
 #[test]
 fn an_existing_file_at_the_path() {
     let directory = Directory::new();
@@ -148,8 +149,8 @@ fn versions_and_tls() {
     }
 }
 
-// Caddy's documentation of `trusted_proxies_unix`: peers of Unix sockets are trusted proxies. Without it they are not, and no range of
-// `remote_ip` contains them.
+// Caddy's documentation of `trusted_proxies_unix`: peers of Unix sockets are trusted proxies. Without it they are not,
+// and no range of `remote_ip` contains them.
 #[test]
 fn the_client_behind_a_proxy() {
     let directory = Directory::new();
@@ -187,8 +188,8 @@ fn the_proxy_protocol() {
     }
 }
 
-// Caddy, reverse_proxy: without a trusted peer of a Unix socket X-Forwarded-* fields are removed; with one they stay, and no address
-// is added.
+// Caddy, reverse_proxy: without a trusted peer of a Unix socket X-Forwarded-* fields are removed; with one they stay,
+// and no address is added.
 #[test]
 fn forwarded_fields_over_a_unix_socket() {
     let directory = Directory::new();
@@ -211,7 +212,8 @@ fn forwarded_fields_over_a_unix_socket() {
     }
 }
 
-/// A reload keeps the socket with its connections, changes the file's mode, and removes the file of a socket that it drops.
+/// A reload keeps the socket with its connections, changes the file's mode, and removes the file of a socket that it
+/// drops.
 #[test]
 fn a_reload() {
     let directory = Directory::new();
@@ -284,8 +286,9 @@ fn reloads_lose_no_connection() {
     assert!(served > 0);
 }
 
-// Caddy, `admin` and conventions: the admin API may listen on a Unix socket, and its permission bits admit the clients. Neither Host nor
-// Origin is needed there: "Browsers do not allow access to unix sockets". An `Origin` is checked all the same.
+// Caddy, `admin` and conventions: the admin API may listen on a Unix socket, and its permission bits admit the clients.
+// Neither Host nor Origin is needed there: "Browsers do not allow access to unix sockets". An `Origin` is checked all
+// the same.
 #[test]
 fn the_admin_api() {
     let directory = Directory::new();
@@ -346,7 +349,8 @@ fn an_address_of_the_admin_api_and_a_site() {
     );
 }
 
-// nginx, ngx_http_upstream_module: `server unix:/path`. nginx terminates the clients' connections and reports their addresses.
+// nginx, ngx_http_upstream_module: `server unix:/path`. nginx terminates the clients' connections and reports their
+// addresses.
 #[test]
 fn behind_nginx() {
     if Command::new("nginx").arg("-v").stderr(Stdio::null()).status().is_err() {

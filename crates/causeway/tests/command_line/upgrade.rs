@@ -88,7 +88,8 @@ fn wrapper(directory: &Directory, arguments: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// Writes a program that runs the server with other arguments a second later, and writes its process id to the file `id` at once.
+/// Writes a program that runs the server with other arguments a second later, and writes its process id to the file
+/// `id` at once.
 fn slow_wrapper(directory: &Directory, arguments: &str) -> String {
     let path = wrapper(directory, arguments);
     let script = std::fs::read_to_string(&path).unwrap().replace("exec ", "echo $$ > id\nsleep 1\nexec ");
@@ -228,7 +229,8 @@ fn a_program_that_does_not_serve() {
         assert_eq!(get(server.port(), "/").body, "hello");
         assert_eq!(std::fs::read_to_string(directory.path("pid")).unwrap(), format!("{}\n", server.pid()));
     }
-    // A program that begins to serve, but cannot: the reason is its own. The environment lacks the file that `--envfile` names.
+    // A program that begins to serve, but cannot: the reason is its own. The environment lacks the file that
+    // `--envfile` names.
     let failing = wrapper(&directory, "--envfile missing");
     let output = directory.output(&["upgrade", "--binary", &failing, "--address", &sockets.address()]);
     let errors = String::from_utf8(output.stderr).unwrap();
@@ -237,7 +239,8 @@ fn a_program_that_does_not_serve() {
     assert!(sockets.admin.exists());
 }
 
-/// SIGTERM during an upgrade stops the server, and no other process remains. Until then the server answers, and so does its API.
+/// SIGTERM during an upgrade stops the server, and no other process remains. Until then the server answers, and so does
+/// its API.
 #[test]
 fn a_stop_during_an_upgrade() {
     let (directory, sockets) = (Directory::new(), Sockets::new());
@@ -293,8 +296,8 @@ fn a_forced_end_during_an_upgrade() {
     }
 }
 
-/// Another program, such as the system without memory, may kill the launcher: the new process takes over nevertheless, and a stop of the
-/// server ends it nevertheless.
+/// Another program, such as the system without memory, may kill the launcher: the new process takes over nevertheless,
+/// and a stop of the server ends it nevertheless.
 #[test]
 fn a_launcher_that_is_killed() {
     for is_stopped in [false, true] {
@@ -385,8 +388,8 @@ fn a_configuration_change_during_an_upgrade() {
     assert!(!send_request(&mut kept).unwrap(), "the former process answers the last request");
 }
 
-/// SIGUSR1 is for the server. During an upgrade the process that serves afterwards loads the file, which is the former one if the upgrade
-/// fails; a former process that drains passes the signal on.
+/// SIGUSR1 is for the server. During an upgrade the process that serves afterwards loads the file, which is the former
+/// one if the upgrade fails; a former process that drains passes the signal on.
 #[test]
 fn a_reload_signal_during_an_upgrade() {
     for arguments in ["", "--no-such-flag"] {
@@ -421,7 +424,8 @@ fn a_reload_signal_during_an_upgrade() {
     }
 }
 
-/// An upgrade that waits for another one is sent to the new process as soon as that serves, which hands over in its turn.
+/// An upgrade that waits for another one is sent to the new process as soon as that serves, which hands over in its
+/// turn.
 #[test]
 fn an_upgrade_during_an_upgrade() {
     let (directory, sockets) = (Directory::new(), Sockets::new());
@@ -494,7 +498,8 @@ fn a_signal() {
     }
 }
 
-/// A log collector that has stopped reading standard error does not keep the next process from serving, nor from its end.
+/// A log collector that has stopped reading standard error does not keep the next process from serving, nor from its
+/// end.
 #[test]
 fn standard_error_is_full() {
     let (directory, sockets) = (Directory::new(), Sockets::new());

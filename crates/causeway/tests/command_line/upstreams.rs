@@ -102,7 +102,8 @@ fn each_in_turn() {
     assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
 }
 
-// Caddy, `lb_retries` and `fail_duration`: of two upstreams one is killed under load and returns. No client sees a failure.
+// Caddy, `lb_retries` and `fail_duration`: of two upstreams one is killed under load and returns. No client sees a
+// failure.
 #[test]
 fn an_upstream_that_is_killed_under_load() {
     let (directory, ports) = (Directory::new(), [free_port(), free_port()]);
@@ -139,7 +140,8 @@ fn an_upstream_that_is_killed_under_load() {
     });
 }
 
-// Caddy, `health_uri`: an upstream that fails its checks gets no requests, without a client noticing, until it passes again.
+// Caddy, `health_uri`: an upstream that fails its checks gets no requests, without a client noticing, until it passes
+// again.
 #[test]
 fn an_upstream_that_is_checked() {
     let (directory, ports) = (Directory::new(), [free_port(), free_port()]);
@@ -214,8 +216,9 @@ impl CountingUpstream {
     }
 }
 
-// Ours: a circuit breaker opens after failures, whichever worker has seen them; then no request reaches the upstream, also
-// after a reload. After the trip a request probes the upstream: a failure opens the breaker again, a success closes it.
+// Ours: a circuit breaker opens after failures, whichever worker has seen them; then no request reaches the upstream,
+// also after a reload. After the trip a request probes the upstream: a failure opens the breaker again, a success
+// closes it.
 #[test]
 fn a_circuit_breaker() {
     let (directory, upstream) = (Directory::new(), CountingUpstream::start());
@@ -268,8 +271,8 @@ fn a_circuit_breaker() {
     assert_eq!(upstream.count(), before + 20);
 }
 
-// Caddy's documentation of `keepalive off`: one request for each connection; RFC 9112 §9.6: the request has the option `close`. And of
-// `read_timeout`: without a response in time it is 504.
+// Caddy's documentation of `keepalive off`: one request for each connection; RFC 9112 §9.6: the request has the option
+// `close`. And of `read_timeout`: without a response in time it is 504.
 #[test]
 fn one_request_for_each_connection() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -305,8 +308,9 @@ fn one_request_for_each_connection() {
     }
 }
 
-// Caddy's pattern of a fallback, `handle_errors` with another `reverse_proxy`: a body that the first upstream has not received goes to the
-// second one. Without a second one the rest of the body is discarded, and the connection serves the next request.
+// Caddy's pattern of a fallback, `handle_errors` with another `reverse_proxy`: a body that the first upstream has not
+// received goes to the second one. Without a second one the rest of the body is discarded, and the connection serves
+// the next request.
 #[test]
 fn a_body_after_an_upstream_that_cannot_be_reached() {
     let directory = Directory::with(&[(

@@ -54,7 +54,8 @@ pub(crate) fn echoes(stream: &mut TcpStream) -> bool {
     stream.write_all(b"hello").is_ok() && stream.read_exact(&mut back).is_ok() && &back == b"hello"
 }
 
-/// Reads to the end. Returns whether there was only a close frame of the status 1001, Going Away (RFC 6455 §5.5.1, §7.4.1).
+/// Reads to the end. Returns whether there was only a close frame of the status 1001, Going Away (RFC 6455 §5.5.1,
+/// §7.4.1).
 pub(crate) fn is_closed_by_frame(stream: &mut TcpStream) -> bool {
     let mut frame = [0; 4];
     let is_right = stream.read_exact(&mut frame).is_ok() && frame == [0x88, 2, 0x03, 0xe9];
@@ -63,8 +64,8 @@ pub(crate) fn is_closed_by_frame(stream: &mut TcpStream) -> bool {
     is_right && matches!(stream.read(&mut frame), Ok(0) | Err(_))
 }
 
-// A stop closes WebSockets, as in Caddy, so that it does not last for the grace period. With `stream_close_delay` they have that time,
-// at most until the grace period is over.
+// A stop closes WebSockets, as in Caddy, so that it does not last for the grace period. With `stream_close_delay` they
+// have that time, at most until the grace period is over.
 #[test]
 fn at_a_stop() {
     let upstream = echo_upstream();
@@ -88,7 +89,8 @@ fn at_a_stop() {
     }
 }
 
-// Caddy's documentation of `forward_auth`: a response of 2xx lets the request through. The WebSocket is the one of the second proxy.
+// Caddy's documentation of `forward_auth`: a response of 2xx lets the request through. The WebSocket is the one of the
+// second proxy.
 #[test]
 fn after_forward_auth() {
     let upstream = echo_upstream();
@@ -133,7 +135,8 @@ fn of_the_upstream_of_error_routes() {
     }
 }
 
-// Caddy's documentation of `handle_response`: its routes may have another proxy, also for a request that the first upstream did not upgrade.
+// Caddy's documentation of `handle_response`: its routes may have another proxy, also for a request that the first
+// upstream did not upgrade.
 #[test]
 fn of_a_second_upstream() {
     let upstream = echo_upstream();
@@ -149,8 +152,8 @@ fn of_a_second_upstream() {
     assert!(echoes(&mut tunnel(server.port())));
 }
 
-// RFC 9110 §7.8: the other protocol begins after the request's content, as in the Docker API. A limit on the body does not concern the
-// other protocol.
+// RFC 9110 §7.8: the other protocol begins after the request's content, as in the Docker API. A limit on the body does
+// not concern the other protocol.
 #[test]
 fn after_content() {
     let upstream = echo_upstream();
@@ -179,8 +182,8 @@ fn after_content() {
     }
 }
 
-// Content that a handler replaces without reading the client's, an operation that removes the field, and an upstream that cannot take the
-// request over: the request is an ordinary one, or that of the second proxy.
+// Content that a handler replaces without reading the client's, an operation that removes the field, and an upstream
+// that cannot take the request over: the request is an ordinary one, or that of the second proxy.
 #[test]
 fn ordinary_requests_with_content() {
     let directory = Directory::with(&[(

@@ -1,5 +1,5 @@
-//! Small servers beside nginx, each with the requests that it is about: directories, their indexes, files that are found, and the rules for
-//! them.
+//! Small servers beside nginx, each with the requests that it is about: directories, their indexes, files that are
+//! found, and the rules for them.
 
 use crate::support::*;
 use crate::upstream;
@@ -56,7 +56,8 @@ fn dot_segments_at_the_end_are_refused_where_nginx_refuses_the_directory() {
     );
 }
 
-/// nginx chooses the location again for an index, and the first expression that takes its path counts. Without an index it does not.
+/// nginx chooses the location again for an index, and the first expression that takes its path counts. Without an index
+/// it does not.
 #[test]
 fn rules_of_an_index_are_those_of_its_location() {
     let to = "location /to/ { proxy_pass http://127.0.0.1:UP1; }";
@@ -109,7 +110,8 @@ fn an_index_does_not_pass_the_rules_of_its_location() {
     );
 }
 
-/// nginx's documentation of `try_files`: the first file that exists is sent by the location itself, and only the last word chooses another.
+/// nginx's documentation of `try_files`: the first file that exists is sent by the location itself, and only the last
+/// word chooses another.
 #[test]
 fn files_that_are_found_stay_in_their_location() {
     let missing = "location /to/ { proxy_pass http://127.0.0.1:UP1; }";
@@ -149,7 +151,8 @@ fn files_that_are_found_stay_in_their_location() {
     );
 }
 
-/// nginx's documentation of `index`: nginx chooses the location again for an index, and only its `try_files` counts then.
+/// nginx's documentation of `index`: nginx chooses the location again for an index, and only its `try_files` counts
+/// then.
 #[test]
 fn files_are_tried_again_only_in_the_location_of_an_index() {
     let to = "location /to/ { proxy_pass http://127.0.0.1:UP1; }";
@@ -179,7 +182,8 @@ fn files_are_tried_again_only_in_the_location_of_an_index() {
     check("again", &servers.iter().map(|server| (server.as_str(), paths)).collect::<Vec<_>>());
 }
 
-/// nginx's documentation of `try_files`: a word with a slash at its end is for a directory, whose index is that of another location.
+/// nginx's documentation of `try_files`: a word with a slash at its end is for a directory, whose index is that of
+/// another location.
 #[test]
 fn directories_by_other_paths_equal_those_of_nginx() {
     let to = "location /to/ { proxy_pass http://127.0.0.1:UP1; }";
@@ -206,8 +210,8 @@ fn directories_by_other_paths_equal_those_of_nginx() {
     check("others", &servers.iter().map(|server| (server.as_str(), paths)).collect::<Vec<_>>());
 }
 
-/// nginx's documentation of `if` and `index`: where an `if` with an upstream holds, that makes the response, and otherwise an index is that of
-/// the location that its path chooses.
+/// nginx's documentation of `if` and `index`: where an `if` with an upstream holds, that makes the response, and
+/// otherwise an index is that of the location that its path chooses.
 #[test]
 fn directories_beside_upstreams_of_conditions_equal_those_of_nginx() {
     let pass = "proxy_pass http://127.0.0.1:UP1;";
@@ -264,8 +268,8 @@ fn absolute_targets_beside_rules_with_the_uri_are_refused() {
     assert_eq!(send("http://example.com/remote"), [301, 400]);
 }
 
-/// nginx's documentation of `alias`: the rest of the path is joined to its text, whether or not that ends with a slash. So the text may also be
-/// the name of a file.
+/// nginx's documentation of `alias`: the rest of the path is joined to its text, whether or not that ends with a slash.
+/// So the text may also be the name of a file.
 #[test]
 fn paths_beside_the_directory_of_an_alias_equal_those_of_nginx() {
     let paths = "/a /a/ /a/page.html /a/private/ /a/private/index.html /aprivate/ /aprivate/index.html /apage.html /a.git/config \
@@ -298,7 +302,8 @@ fn paths_beside_the_directory_of_an_alias_equal_those_of_nginx() {
     );
 }
 
-/// nginx's documentation of `try_files`: the last word is a URI. Without a slash it is that of no location with a prefix.
+/// nginx's documentation of `try_files`: the last word is a URI. Without a slash it is that of no location with a
+/// prefix.
 #[test]
 fn last_words_without_a_slash_lead_to_no_other_location() {
     let other = "location / { return 200 other; }";
@@ -310,7 +315,8 @@ fn last_words_without_a_slash_lead_to_no_other_location() {
     check("last", &servers);
 }
 
-/// nginx's documentation of `if`: its content is that of a location, which inherits from the one around it. The last that holds counts.
+/// nginx's documentation of `if`: its content is that of a location, which inherits from the one around it. The last
+/// that holds counts.
 #[test]
 fn the_last_condition_that_holds_replaces_content() {
     let proxied = "proxy_pass http://127.0.0.1:UP1; break;";

@@ -41,7 +41,8 @@ fn error_pages_have_the_root_of_their_own_location() {
     );
 }
 
-/// nginx's documentation of `add_header`: the fields of a location without `always` are for its own responses, and not for its refusals.
+/// nginx's documentation of `add_header`: the fields of a location without `always` are for its own responses, and not
+/// for its refusals.
 #[test]
 fn refusals_lack_the_fields_of_the_answer_of_their_location() {
     compare_hosts("page_fields", &[("example.com", "/hidden/ /post/ POST:/post/")]);

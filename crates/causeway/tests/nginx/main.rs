@@ -1,8 +1,8 @@
 //! `--adapter nginx`: the configurations in `crates/nginx/tests/shapes`, adapted, validated, served, and compared with
 //! nginx.
 //!
-//! In a shape `ROOT` stands for the test's directory, `UP1` and `UP2` for the ports of two upstreams. The tests replace the ports
-//! 80 and 443 in `listen` by free ones, and put a shape without a block `http` into one.
+//! In a shape `ROOT` stands for the test's directory, `UP1` and `UP2` for the ports of two upstreams. The tests replace
+//! the ports 80 and 443 in `listen` by free ones, and put a shape without a block `http` into one.
 
 mod directories;
 mod error_pages;

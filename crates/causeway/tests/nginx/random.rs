@@ -50,7 +50,8 @@ impl Numbers {
     }
 }
 
-/// The lines of a location. Rules lead to `/to/`, where no other rules are: nginx follows several in a row, and Causeway one.
+/// The lines of a location. Rules lead to `/to/`, where no other rules are: nginx follows several in a row, and
+/// Causeway one.
 fn body(random: &mut Numbers, head: &str, depth: usize) -> String {
     let mut lines = Vec::new();
     if random.is_one_in(2) {

@@ -22,7 +22,8 @@ fn referers_that_are_refused_equal_those_of_nginx() {
     compare("referers", &[], &cases);
 }
 
-/// Fields whose value is empty are not sent, other methods are refused before a `return`, and rules after one with a flag do not apply.
+/// Fields whose value is empty are not sent, other methods are refused before a `return`, and rules after one with a
+/// flag do not apply.
 #[test]
 fn rules_and_fields_equal_those_of_nginx() {
     let origin = "Origin: https://www.example.com\r\n";
@@ -50,7 +51,8 @@ fn rules_and_fields_equal_those_of_nginx() {
     compare("rewrite_if", &[], &paths.map(|path| ("GET", path, "")));
 }
 
-/// nginx's documentation of `try_files` and `rewrite`: they choose another location after the rules of the first have applied.
+/// nginx's documentation of `try_files` and `rewrite`: they choose another location after the rules of the first have
+/// applied.
 #[test]
 fn rules_before_another_location_equal_those_of_nginx() {
     let deny = "X-Deny: 1\r\n";
@@ -89,7 +91,8 @@ fn rules_after_a_flag_equal_those_of_nginx() {
     compare("rules_end", &["location"], &cases);
 }
 
-/// nginx's documentation of `rewrite`: after `break` the request stays in its location, even if other rules have changed the path.
+/// nginx's documentation of `rewrite`: after `break` the request stays in its location, even if other rules have
+/// changed the path.
 #[test]
 fn a_break_with_other_rules_equals_that_of_nginx() {
     let paths = "/closed/x /closed/old/x /closed/index.html /leaves/index.html /leaves/one/index.html /asked/index.html /asked/index.html?a=1 \
@@ -118,7 +121,8 @@ fn paths_in_conditions_equal_those_of_nginx() {
     }
 }
 
-/// nginx's documentation of `$uri`: it is the path without encoding, dot segments and double slashes, also in a text beside others.
+/// nginx's documentation of `$uri`: it is the path without encoding, dot segments and double slashes, also in a text
+/// beside others.
 #[test]
 fn resolved_paths_equal_those_of_nginx() {
     let rules =
@@ -132,7 +136,8 @@ fn resolved_paths_equal_those_of_nginx() {
     compare("resolved_paths", &["location", "x-kind"], &cases);
 }
 
-/// nginx makes the target of `return` absolute if its value begins with a slash: a browser would take `//name/` for another host.
+/// nginx makes the target of `return` absolute if its value begins with a slash: a browser would take `//name/` for
+/// another host.
 #[test]
 fn redirects_to_paths_equal_those_of_nginx() {
     let paths = "//evil.com /x//evil.com /index.php//evil.com/ /index.php/evil.com/ /a/index.php/x /%5cevil.html /x.html /mapped/%5cevil \
@@ -174,7 +179,8 @@ fn escapes_in_groups_equal_those_of_nginx() {
     compare("escapes", &["location"], &cases);
 }
 
-/// The path of a directory without its slash, whose listing is that of a location or whose directory is that of an alias.
+/// The path of a directory without its slash, whose listing is that of a location or whose directory is that of an
+/// alias.
 #[test]
 fn listings_equal_those_of_nginx() {
     let paths = ["/assets", "/assets?x=1", "/assets/app.css", "/none", "/none/"];
@@ -212,8 +218,8 @@ fn texts_of_a_map_equal_those_of_nginx() {
     }
 }
 
-/// The counting upstream's response has the field X-Real-IP of the request. `auth_request_set` and `$remote_user` are empty without a
-/// subrequest and a password.
+/// The counting upstream's response has the field X-Real-IP of the request. `auth_request_set` and `$remote_user` are
+/// empty without a subrequest and a password.
 #[test]
 fn fields_of_clients_equal_those_of_nginx() {
     let lines = ["", "X-Real-IP: 192.0.2.1\r\n", "X-User: ann\r\nX-Real-IP: 192.0.2.1\r\n"];
@@ -335,7 +341,8 @@ fn a_condition_whose_rules_change_its_value_equals_that_of_nginx() {
     compare("conditions_once", &["location"], &cases);
 }
 
-/// nginx's documentation of `set`: a value that contains its own variable grows once for each time that the location is chosen.
+/// nginx's documentation of `set`: a value that contains its own variable grows once for each time that the location is
+/// chosen.
 #[test]
 fn values_that_contain_their_own_variable_equal_those_of_nginx() {
     let paths =
@@ -344,7 +351,8 @@ fn values_that_contain_their_own_variable_equal_those_of_nginx() {
     compare("repeated_sets", &[], &cases);
 }
 
-/// nginx's documentation of `location`: the case of a path matters. A rule that refuses a path cannot be passed by another case.
+/// nginx's documentation of `location`: the case of a path matters. A rule that refuses a path cannot be passed by
+/// another case.
 #[test]
 fn paths_in_another_case_equal_those_of_nginx() {
     let paths = "/files/a.txt /FILES/a.txt /files/b/c.txt /FILES/b/c.txt /files/B/c.txt /app/admin /APP/admin /App/x /app/x /app/ADMIN \
@@ -366,7 +374,8 @@ fn look_ahead_equals_that_of_nginx() {
     compare("look_ahead", &[], &cases);
 }
 
-/// nginx's documentation of `return`, `default_type` and `types`. A named group is a variable also after later expressions.
+/// nginx's documentation of `return`, `default_type` and `types`. A named group is a variable also after later
+/// expressions.
 #[test]
 fn answers_equal_those_of_nginx() {
     let paths = ["/robots.txt", "/none.xyz", "/a/x.css", "/ab/12", "/old/12"];

@@ -243,8 +243,8 @@ pub(crate) fn shape(name: &str) -> String {
     shapes().into_iter().find(|(other, _)| other == name).unwrap().1
 }
 
-/// An upstream that counts the requests of each target. The last segment of the path decides the response: a status, or a name of
-/// `KINDS`.
+/// An upstream that counts the requests of each target. The last segment of the path decides the response: a status, or
+/// a name of `KINDS`.
 pub(crate) fn counting_upstream() -> u16 {
     const KINDS: &[(&str, &str)] = &[
         ("401", "WWW-Authenticate: Basic realm=x\r\nSet-Cookie: a=b\r\n"),
@@ -323,8 +323,8 @@ pub(crate) fn counting_upstream() -> u16 {
     port
 }
 
-/// Sends requests to both servers, each of which has an upstream of its own that counts, and compares the responses. Each case has the
-/// method, the path, and lines of fields.
+/// Sends requests to both servers, each of which has an upstream of its own that counts, and compares the responses.
+/// Each case has the method, the path, and lines of fields.
 #[track_caller]
 pub(crate) fn compare(name: &str, fields: &[&str], cases: &[(&str, &str, &str)]) {
     let directory = ShapeDirectory::new(&format!("counts-{name}"));

@@ -69,8 +69,8 @@ fn program(listener: &UnixListener, mut answer: impl FnMut(&dyn Fn(&str) -> Stri
     for stream in listener.incoming() {
         let Ok(mut stream) = stream else { continue };
         let mut parameters = Vec::new();
-        // The head of a record: the version, the kind, two bytes of the request's number, two of the length, and the padding. The
-        // last record has the kind 5 (content) and no length.
+        // The head of a record: the version, the kind, two bytes of the request's number, two of the length, and the
+        // padding. The last record has the kind 5 (content) and no length.
         let mut head = [0; 8];
         while stream.read_exact(&mut head).is_ok() {
             let len = usize::from(u16::from_be_bytes([head[4], head[5]]));
@@ -91,8 +91,8 @@ fn program(listener: &UnixListener, mut answer: impl FnMut(&dyn Fn(&str) -> Stri
     }
 }
 
-/// The content has the method, `REQUEST_URI`, and the number of the requests for this URI that the server with this `SERVER_PORT` has
-/// sent.
+/// The content has the method, `REQUEST_URI`, and the number of the requests for this URI that the server with this
+/// `SERVER_PORT` has sent.
 fn counting_program(listener: &UnixListener) {
     let mut counts: HashMap<(String, String), u32> = HashMap::new();
     program(listener, |of| {
@@ -286,7 +286,8 @@ fn errors_of_an_upstream_equal_those_of_nginx() {
     compare("intercept", &["set-cookie"], &cases);
 }
 
-/// nginx's documentation of `error_page`: the pages of a location replace all of those around it, and without `=` the status stays.
+/// nginx's documentation of `error_page`: the pages of a location replace all of those around it, and without `=` the
+/// status stays.
 #[test]
 fn error_pages_of_locations_equal_those_of_nginx() {
     let paths = "/ /missing /forbidden/x /spa/ /spa/x /spa/closed/x /spa/own/x /api/404 /api/plain /api/503 /api/418 /api/500 \
@@ -299,8 +300,8 @@ fn error_pages_of_locations_equal_those_of_nginx() {
     compare("answered_pages", &[], &cases);
 }
 
-/// nginx's documentation of `auth_request`: 2xx lets a request through, and 401 and 403 refuse it with the location's error page and without
-/// the upstream's fields, but for WWW-Authenticate. Any other status is an error.
+/// nginx's documentation of `auth_request`: 2xx lets a request through, and 401 and 403 refuse it with the location's
+/// error page and without the upstream's fields, but for WWW-Authenticate. Any other status is an error.
 #[test]
 fn requests_that_an_upstream_refuses_equal_those_of_nginx() {
     let paths = [
@@ -336,8 +337,8 @@ fn files_that_an_upstream_permits_equal_those_of_nginx() {
     compare("accel", &["content-disposition", "x-inner", "content-range"], &cases);
 }
 
-/// nginx's documentation of `error_page` and `X-Accel-Redirect`: the method is GET, and the URI is the new one. The second upstream's type
-/// replaces that of the first; other fields that nginx keeps stand beside its own.
+/// nginx's documentation of `error_page` and `X-Accel-Redirect`: the method is GET, and the URI is the new one. The
+/// second upstream's type replaces that of the first; other fields that nginx keeps stand beside its own.
 #[test]
 fn second_upstreams_equal_those_of_nginx() {
     let content = "Content-Length: 5\r\n\r\nhello";
@@ -349,7 +350,8 @@ fn second_upstreams_equal_those_of_nginx() {
     compare("upstream_again", &[], &[("POST", "/all/x", content), ("POST", "/some/x", content)]);
 }
 
-/// Location of an upstream that names the upstream's own address gets the server's; nginx's documentation of `proxy_redirect`.
+/// Location of an upstream that names the upstream's own address gets the server's; nginx's documentation of
+/// `proxy_redirect`.
 #[test]
 fn redirects_of_an_upstream_equal_those_of_nginx() {
     let paths = ["/moved", "/app/moved", "/app/x", "/host/moved", "/mapped/moved", "/off/x"];
@@ -367,7 +369,8 @@ fn targets_with_variables_equal_those_of_nginx() {
     compare("proxy_variables", &[], &cases);
 }
 
-/// nginx's documentation of `X-Accel-Redirect`, `expires` and `add_header`: the location that responds has its own fields alone, and `expires` replaces the upstream's Cache-Control before `add_header` adds another one.
+/// nginx's documentation of `X-Accel-Redirect`, `expires` and `add_header`: the location that responds has its own
+/// fields alone, and `expires` replaces the upstream's Cache-Control before `add_header` adds another one.
 #[test]
 fn fields_of_the_location_that_responds_equal_those_of_nginx() {
     let paths = "/x /accel /accel-cached /max-age /no-cache /404 /both/max-age /both/x /both/404 /always/max-age /always/404 \
@@ -411,8 +414,8 @@ fn upstreams_that_variables_name_equal_those_of_nginx() {
     compare("proxy_upstreams", &[], &cases);
 }
 
-/// nginx's documentation of `auth_request_set`: a field of the application that decides is sent to the client, if there is one, and never the
-/// client's own.
+/// nginx's documentation of `auth_request_set`: a field of the application that decides is sent to the client, if there
+/// is one, and never the client's own.
 #[test]
 fn fields_of_a_decision_equal_those_of_nginx() {
     let paths = "/x /404 /set-cookie /none/x /none/404 /both/x /both/404 /twice/x /refused/x /files/a.txt /files/none";
@@ -422,8 +425,8 @@ fn fields_of_a_decision_equal_those_of_nginx() {
     compare("auth_fields", &["set-cookie", "x-outer"], &cases);
 }
 
-/// nginx's documentation of `add_header`: a decided field is inherited as others are, also by named locations, those of `X-Accel-Redirect` and
-/// `if`, and is absent where other fields replace it.
+/// nginx's documentation of `add_header`: a decided field is inherited as others are, also by named locations, those of
+/// `X-Accel-Redirect` and `if`, and is absent where other fields replace it.
 #[test]
 fn inherited_fields_of_a_decision_equal_those_of_nginx() {
     let paths = "/x /404 /files/a.txt /page.html /own/x /own/x?file=none /accel /off/x /cond/x /cond/x?a=1 /cond/x?b=1 /cond/x?a=1&b=1 \

@@ -139,8 +139,8 @@ fn broken_storage() {
     assert!(error.starts_with(&format!("{}: found nothing: it is empty, ", at("root.crt").display())), "{error}");
 }
 
-// caddypki/ca.go: Caddy refuses to load a root with the key of another one, as a restore of some files leaves it ("provided PrivateKey doesn't
-// match parent's PublicKey").
+// caddypki/ca.go: Caddy refuses to load a root with the key of another one, as a restore of some files leaves it
+// ("provided PrivateKey doesn't match parent's PublicKey").
 #[test]
 fn a_root_with_another_key_is_refused() {
     let directory = Directory::new();
@@ -157,8 +157,8 @@ fn a_root_with_another_key_is_refused() {
     }
 }
 
-// caddypki/maintain.go, `renewCertsForCA`: the root and its key are loaded together, and signed with from then on. Two machines have one
-// storage, and the root is made anew by the other one, or restored without its key.
+// caddypki/maintain.go, `renewCertsForCA`: the root and its key are loaded together, and signed with from then on. Two
+// machines have one storage, and the root is made anew by the other one, or restored without its key.
 #[test]
 fn a_root_that_is_replaced_meanwhile() {
     let directory = Directory::new();
@@ -190,8 +190,8 @@ fn a_root_that_is_replaced_meanwhile() {
     assert_eq!(verify(&other.current.load().root, &chain, "localhost", at), Ok(()));
 }
 
-// As above, for the operator's own files, which Caddy reads again too; and for a root that signs itself: the next check replaces the
-// intermediate of the former root.
+// As above, for the operator's own files, which Caddy reads again too; and for a root that signs itself: the next check
+// replaces the intermediate of the former root.
 #[test]
 fn the_operator_replaces_the_root() {
     let (directory, roots) = (Directory::new(), [Directory::new(), Directory::new()]);

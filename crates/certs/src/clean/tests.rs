@@ -25,7 +25,8 @@ fn set_modified(directory: &Directory, key: &str, at: SystemTime) {
     File::options().write(true).open(directory.path(key)).unwrap().set_modified(at).unwrap();
 }
 
-// Caddy's `cleanStorageUnits` with certmagic's `CleanStorage`: two weeks after its end, a certificate is removed with its key and its record.
+// Caddy's `cleanStorageUnits` with certmagic's `CleanStorage`: two weeks after its end, a certificate is removed with
+// its key and its record.
 #[test]
 fn expired_files_are_removed() {
     let directory = Directory::new();

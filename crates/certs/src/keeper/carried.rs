@@ -7,8 +7,9 @@ use super::stored::load_all;
 use super::{IssuedCertificate, Keeper, PublicCertificateSpec, PublicState};
 use crate::{SharedStorage, ocsp};
 
-/// Finds the certificates of public names in the previous configuration's keeper or in storage. As in Caddy, the certificate in use serves
-/// until there is another one: also if its authority or its storage was replaced, or if storage cannot be read.
+/// Finds the certificates of public names in the previous configuration's keeper or in storage. As in Caddy, the
+/// certificate in use serves until there is another one: also if its authority or its storage was replaced, or if
+/// storage cannot be read.
 pub(super) fn carry_public(
     names: Vec<PublicCertificateSpec>,
     before: Option<&Keeper>,
@@ -32,7 +33,8 @@ pub(super) fn carry_public(
             carried.insert(public.name.clone(), PublicState { public, issued: Some(issued) });
             continue;
         }
-        // As in Caddy, the certificate of a local authority does not stand in for that of a public one: other clients trust it.
+        // As in Caddy, the certificate of a local authority does not stand in for that of a public one: other clients
+        // trust it.
         let is_local = before.authorities.iter().any(|authority| authority.spec().id == issued.authority);
         if !is_local || public.authorities.contains(&issued.authority) {
             superseded.insert(public.name.clone(), IssuedCertificate { is_superseded: true, ..issued });

@@ -38,9 +38,9 @@ pub(super) fn stored_public(
     Ok(best.map(|(best, authority)| IssuedCertificate::new(best, authority)))
 }
 
-/// Reads the names' certificates from storage, on several threads: parsing and checking the keys of 10 000 names takes more than a second
-/// of processor time. A certificate that storage cannot return is reported and obtained again. `default_storage`: the storage of names without one of their
-/// own.
+/// Reads the names' certificates from storage, on several threads: parsing and checking the keys of 10 000 names takes
+/// more than a second of processor time. A certificate that storage cannot return is reported and obtained again.
+/// `default_storage`: the storage of names without one of their own.
 pub(super) fn load_all(
     names: Vec<PublicCertificateSpec>,
     default_storage: &SharedStorage,

@@ -102,8 +102,8 @@ fn a_storage_that_cannot_be_written() {
     assert!(error.contains("/locks: cannot be written: "), "{error}");
 }
 
-// Caddy signs a local certificate at load within milliseconds, also while orders are in progress. Here the name's lock is held for minutes: by an
-// order of this server's former configuration, or by another server with the storage.
+// Caddy signs a local certificate at load within milliseconds, also while orders are in progress. Here the name's lock
+// is held for minutes: by an order of this server's former configuration, or by another server with the storage.
 #[test]
 fn a_name_whose_lock_is_held_elsewhere() {
     let directory = Directory::new();
@@ -124,8 +124,8 @@ fn a_name_whose_lock_is_held_elsewhere() {
     assert!(names[1..].iter().all(|name| at(&name.name).exists()));
 }
 
-// One load waits for all locks of its names together, a lock that becomes free included. In a renewal, those waits do not shorten the wait for a
-// name that fails without its lock.
+// One load waits for all locks of its names together, a lock that becomes free included. In a renewal, those waits do
+// not shorten the wait for a name that fails without its lock.
 #[test]
 fn waits_for_locks_are_deducted() {
     let directory = Directory::new();
@@ -257,8 +257,9 @@ impl Storage for WatchedStorage {
     }
 }
 
-// Another process may hold a name's lock for 30 s. Meanwhile a reload looks at the authorities on the main thread, and others sign and add
-// names. Here all three run inside the wait, on the renewing thread: a lock held by the renewal would hang the test.
+// Another process may hold a name's lock for 30 s. Meanwhile a reload looks at the authorities on the main thread, and
+// others sign and add names. Here all three run inside the wait, on the renewing thread: a lock held by the renewal
+// would hang the test.
 #[test]
 fn a_renewal_that_waits_blocks_nothing_else() {
     let directory = Directory::new();
@@ -342,7 +343,8 @@ fn a_public_certificate_is_stored_and_loaded() {
     assert!(Arc::ptr_eq(&served(&reloaded).unwrap(), &served(&keeper).unwrap()));
 }
 
-// Caddy's `storage` of an authority and of an automation policy: each has its own, and a certificate does not carry over to another one.
+// Caddy's `storage` of an authority and of an automation policy: each has its own, and a certificate does not carry
+// over to another one.
 #[test]
 fn separate_storages() {
     let directory = Directory::new();
@@ -402,8 +404,8 @@ fn a_public_certificate_in_its_own_storage() {
     assert_eq!(found(&PublicCertificateSpec { storage: None, ..public }), (false, false));
 }
 
-// Caddy's `Cleanup` of the app `tls`: after a reload with other public authorities the certificate in use serves until a new one replaces
-// it, which is obtained at once.
+// Caddy's `Cleanup` of the app `tls`: after a reload with other public authorities the certificate in use serves until
+// a new one replaces it, which is obtained at once.
 #[test]
 fn another_authority_replaces_the_certificate_while_it_serves() {
     let directory = Directory::new();
@@ -463,7 +465,8 @@ fn further_authorities_keep_the_certificate() {
     }
 }
 
-// Caddy's `Cleanup`: a certificate of a local authority does not stand in for one of a public authority, since other clients trust it.
+// Caddy's `Cleanup`: a certificate of a local authority does not stand in for one of a public authority, since other
+// clients trust it.
 #[test]
 fn a_local_certificate_serves_for_no_public_authority() {
     let directory = Directory::new();
@@ -486,8 +489,8 @@ fn a_local_certificate_serves_for_no_public_authority() {
     assert!(served(&reload(&["one"], Some(&keeper))).is_none());
 }
 
-// CertMagic keeps the state of a certificate as long as it serves: `reload` of an equal one changes neither whether it was used, by which names
-// on demand stay, nor its OCSP status.
+// CertMagic keeps the state of a certificate as long as it serves: `reload` of an equal one changes neither whether it
+// was used, by which names on demand stay, nor its OCSP status.
 #[test]
 fn an_equal_certificate_in_storage_changes_nothing() {
     let directory = Directory::new();
@@ -499,7 +502,8 @@ fn an_equal_certificate_in_storage_changes_nothing() {
     assert!(Arc::ptr_eq(&served(&keeper).unwrap(), &before));
 }
 
-// A local certificate that is about to end is signed again from memory if storage cannot be read. Storage keeps its values.
+// A local certificate that is about to end is signed again from memory if storage cannot be read. Storage keeps its
+// values.
 #[test]
 fn a_storage_that_cannot_be_read() {
     let directory = Directory::new();
@@ -558,8 +562,8 @@ fn the_certificate_with_the_latest_expiry() {
     assert_eq!(served(&open_public(&directory, &["one", "three"], None)).unwrap().not_after(), now() + 60 * DAY);
 }
 
-// An expired certificate in storage is served, because this machine's clock may be wrong, and is due at once. `reload` takes only one that
-// is not due.
+// An expired certificate in storage is served, because this machine's clock may be wrong, and is due at once. `reload`
+// takes only one that is not due.
 #[test]
 fn expired_or_broken_in_storage() {
     let directory = Directory::new();
@@ -599,7 +603,8 @@ fn a_certificate_that_cannot_be_stored_is_served() {
     assert_eq!((served(&keeper).is_some(), keeper.renew_at(NAME)), (true, Some(now() + 60 * DAY)));
 }
 
-// On-demand TLS: a handshake adds the name; a certificate that is due and was not used leaves memory instead of being renewed.
+// On-demand TLS: a handshake adds the name; a certificate that is due and was not used leaves memory instead of being
+// renewed.
 #[test]
 fn names_on_demand() {
     let directory = Directory::new();

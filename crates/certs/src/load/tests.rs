@@ -44,8 +44,8 @@ fn kinds_of_keys() {
     assert_eq!(outcome(&[LoadedSource::Directory(directory.path("bundles"))]).unwrap().len(), 3);
 }
 
-// Caddy's `load_folders` uses Go's `filepath.Walk`: links to files are read, links to directories are not. Two links to their own directory
-// would otherwise double the files with each level.
+// Caddy's `load_folders` uses Go's `filepath.Walk`: links to files are read, links to directories are not. Two links to
+// their own directory would otherwise double the files with each level.
 #[test]
 fn links_to_directories_are_not_followed() {
     use std::os::unix::fs::symlink;
@@ -86,8 +86,8 @@ fn keys_of_openssl() {
     }
 }
 
-// Go's `tls.X509KeyPair` and CertMagic's `PEMDecodePrivateKey`: any label that ends in PRIVATE KEY, with a key of any format. CertMagic writes
-// Ed25519 keys as `ED25519 PRIVATE KEY`.
+// Go's `tls.X509KeyPair` and CertMagic's `PEMDecodePrivateKey`: any label that ends in PRIVATE KEY, with a key of any
+// format. CertMagic writes Ed25519 keys as `ED25519 PRIVATE KEY`.
 #[test]
 fn the_der_decides_the_format_of_a_key() {
     let pem = |label: &str, der: &[u8]| {
@@ -170,7 +170,8 @@ fn mistakes_name_their_location() {
     assert!(error.starts_with(&format!("{}: found `-----BEGIN CERT", directory.path("x.pem").display())), "{error}");
 }
 
-// RFC 7468 §3: the end of a section takes a line. Go's parser ignores a section that ends otherwise, so Caddy refuses the chain.
+// RFC 7468 §3: the end of a section takes a line. Go's parser ignores a section that ends otherwise, so Caddy refuses
+// the chain.
 #[test]
 fn joined_sections_are_refused() {
     let (certificate, key) = pair("a.example", &PKCS_ED25519);

@@ -139,8 +139,8 @@ fn a_request() {
     assert!(matches!(alone.status_request(Some(&Authority::new("ca").der)), Err(OcspError::BadIssuer)));
 }
 
-// RFC 6960 §3.2: a response is accepted if it is about the certificate, its signer is the issuer or a responder that the issuer has
-// authorized (§4.2.2.2), and it is current.
+// RFC 6960 §3.2: a response is accepted if it is about the certificate, its signer is the issuer or a responder that
+// the issuer has authorized (§4.2.2.2), and it is current.
 #[test]
 fn signers_of_responses() {
     let (authority, other) = (Authority::new("ca"), Authority::new("other"));
@@ -208,7 +208,8 @@ fn contents_of_a_response() {
         assert_eq!((leaf.signed().ocsp.clone(), leaf.response_due()), (None, None), "{name}");
     }
     assert!(check(&|_| {}).is_ok() && leaf.signed().ocsp.is_some() && !leaf.is_revoked());
-    // RFC 6960 §2.2: unknown [2], revoked [1] with its time. Only a good status is stapled, and another one replaces it.
+    // RFC 6960 §2.2: unknown [2], revoked [1] with its time. Only a good status is stapled, and another one replaces
+    // it.
     assert_eq!(check(&|answer| answer.status = vec![0x82, 0]).unwrap(), OcspStatus::Unknown);
     assert_eq!((leaf.signed().ocsp.clone(), leaf.is_revoked()), (None, false));
     let revoked = check(&|answer| answer.status = der(0xa1, &[&moment(now() - DAY)]));
@@ -276,8 +277,8 @@ fn in_storage() {
     assert!(!is_expired(&response, now()) && is_expired(&response, now() + DAY) && is_expired(b"nonsense", now()));
 }
 
-// Caddy's `ocsp_stapling off`: after the reload no handshake carries the former configuration's response, which nothing would replace at its
-// end. Handshakes of the former configuration still do, because the load may be refused.
+// Caddy's `ocsp_stapling off`: after the reload no handshake carries the former configuration's response, which nothing
+// would replace at its end. Handshakes of the former configuration still do, because the load may be refused.
 #[test]
 fn a_reload_that_disables_stapling() {
     const NAME: &str = "a.example";

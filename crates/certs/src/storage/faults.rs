@@ -1,6 +1,7 @@
 //! Processes that are killed, disks that are full, clocks that are wrong.
 //!
-//! A test starts this test program again as the process to be killed: with an environment variable, [`victim`] does the work of a server.
+//! A test starts this test program again as the process to be killed: with an environment variable, [`victim`] does the
+//! work of a server.
 
 use std::collections::HashSet;
 use std::io::Write as _;
@@ -210,8 +211,8 @@ impl Remembered {
     }
 }
 
-// A process that is killed before, within or after any of its writes leaves nothing that is half-written and served; the root and the
-// account stay.
+// A process that is killed before, within or after any of its writes leaves nothing that is half-written and served;
+// the root and the account stay.
 #[test]
 fn killed_at_every_write() {
     let mut step = 0;
@@ -292,8 +293,9 @@ impl Drop for TinyDisk {
     }
 }
 
-// A disk that is full, and one that has become read-only: certificates in use stay in use, new ones of a public authority are served without
-// being stored, stored values stay whole, and everything continues when there is room again.
+// A disk that is full, and one that has become read-only: certificates in use stay in use, new ones of a public
+// authority are served without being stored, stored values stay whole, and everything continues when there is room
+// again.
 #[test]
 fn a_disk_without_room() {
     let Some(disk) = TinyDisk::mount() else { return };
@@ -337,7 +339,8 @@ fn a_disk_without_room() {
     }
 }
 
-// A clock that jumps: after each jump, certificates are served that are valid by the clock, under the same root; no certificate is lost.
+// A clock that jumps: after each jump, certificates are served that are valid by the clock, under the same root; no
+// certificate is lost.
 #[test]
 fn a_clock_that_jumps() {
     let directory = Directory::new();

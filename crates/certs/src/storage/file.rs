@@ -88,7 +88,8 @@ impl Storage for FileStorage {
         match fs::remove_file(self.path(key)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::Write(self.location(key), error)),
             _ => {
-                // Removes the directory of a certificate, which is empty now. It fails if the directory holds other values.
+                // Removes the directory of a certificate, which is empty now. It fails if the directory holds other
+                // values.
                 if let Some(directory) = self.path(key).parent().filter(|directory| *directory != self.root) {
                     let _ = fs::remove_dir(directory);
                 }

@@ -10,8 +10,8 @@ use crate::Error;
 
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Held until dropped, which removes the file. Another process may have opened the file before and be waiting for its lock, so each
-/// compares the locked file with the one at the path.
+/// Held until dropped, which removes the file. Another process may have opened the file before and be waiting for its
+/// lock, so each compares the locked file with the one at the path.
 #[derive(Debug)]
 pub(super) struct FileLock {
     path: PathBuf,
@@ -100,7 +100,8 @@ mod tests {
         std::fs::remove_dir(&directory).unwrap();
     }
 
-    // The operator sees which property of the file system is missing: flock(2) gives ENOLCK (37) on a network one without locks.
+    // The operator sees which property of the file system is missing: flock(2) gives ENOLCK (37) on a network one
+    // without locks.
     #[test]
     fn a_file_system_without_locks_is_named() {
         let error = explained(&io::Error::from_raw_os_error(37)).to_string();

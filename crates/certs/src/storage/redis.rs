@@ -1,5 +1,5 @@
-//! Storage in a Redis or Valkey server, in the layout of the Caddy plugin `caddy-storage-redis`: a Caddy with that plugin and Causeway read
-//! the values of each other.
+//! Storage in a Redis or Valkey server, in the layout of the Caddy plugin `caddy-storage-redis`: a Caddy with that
+//! plugin and Causeway read the values of each other.
 //!
 //! ```text
 //! PREFIX/KEY          string: a record in JSON with the value (`record`)
@@ -36,12 +36,14 @@ const DEPTH_MAX: usize = 16;
 /// Directories that one round trip lists, at most.
 const LISTED_AT_ONCE: usize = 256;
 
-/// Writes a value and enters it into the index: `KEYS` = value, lock, directories from the inside; `ARGV` = record, token, date, names in the
-/// directories. An empty token stands for a write without a lock. Returns 0 without a write if the lock has another token.
+/// Writes a value and enters it into the index: `KEYS` = value, lock, directories from the inside; `ARGV` = record,
+/// token, date, names in the directories. An empty token stands for a write without a lock. Returns 0 without a write
+/// if the lock has another token.
 const STORE: &str = "if ARGV[2] ~= '' and redis.call('GET', KEYS[2]) ~= ARGV[2] then return 0 end \
     for i = 3, #KEYS do redis.call('ZADD', KEYS[i], ARGV[3], ARGV[i + 1]) end \
     redis.call('SET', KEYS[1], ARGV[1]) return 1";
-/// Removes a value, and the directories that are then empty: `KEYS` = value, directories from the inside; `ARGV` = names in the directories.
+/// Removes a value, and the directories that are then empty: `KEYS` = value, directories from the inside; `ARGV` =
+/// names in the directories.
 const DELETE: &str = "redis.call('DEL', KEYS[1]) \
     for i = 2, #KEYS do \
         redis.call('ZREM', KEYS[i], ARGV[i - 1]) \
@@ -118,7 +120,8 @@ impl fmt::Debug for RedisSpec {
     }
 }
 
-/// A server that several machines share. Clones share their connections. Opening makes no connection: each call makes one if there is none.
+/// A server that several machines share. Clones share their connections. Opening makes no connection: each call makes
+/// one if there is none.
 #[derive(Clone)]
 pub struct RedisStorage {
     shared: Arc<Shared>,

@@ -45,7 +45,8 @@ fn values_are_readable_by_their_owner_only() {
     assert!(error.contains("cannot be written: "), "{error}");
 }
 
-// certmagic's `Storage.List` with `recursive`, and `Delete`. Locks and the temporary files of a killed process are not values.
+// certmagic's `Storage.List` with `recursive`, and `Delete`. Locks and the temporary files of a killed process are not
+// values.
 #[test]
 fn values_are_listed_and_deleted() {
     let directory = Directory::new();
@@ -88,8 +89,8 @@ fn a_lock_has_one_holder() {
     });
 }
 
-// Processes that store and remove values in one directory, as open challenges are: the directory disappears with its last value, and no write
-// fails because of that.
+// Processes that store and remove values in one directory, as open challenges are: the directory disappears with its
+// last value, and no write fails because of that.
 #[test]
 fn a_directory_removed_and_created_concurrently() {
     let directory = Directory::new();

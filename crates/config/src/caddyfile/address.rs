@@ -91,8 +91,8 @@ fn lower_outside_placeholders(text: &str) -> String {
     out
 }
 
-/// A listener address in Caddy's notation: a bind address (`[network/]host`) with a port, without leading zeros. Path networks have no
-/// port.
+/// A listener address in Caddy's notation: a bind address (`[network/]host`) with a port, without leading zeros. Path
+/// networks have no port.
 pub(crate) fn listener(bind: &str, port: &str) -> String {
     let (network, rest) = match bind.split_once('/') {
         Some((network, rest)) => (network.trim().to_lowercase(), rest),

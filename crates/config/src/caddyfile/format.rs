@@ -1,7 +1,7 @@
 //! Formats Caddyfiles.
 //!
-//! [`format()`] changes white space, line breaks and braces only. Tokens, quoted text, comments and heredocs stay as they
-//! are. It reads the characters in one pass, as Caddy's formatter does, so that the results are equal to the byte.
+//! [`format()`] changes white space, line breaks and braces only. Tokens, quoted text, comments and heredocs stay as
+//! they are. It reads the characters in one pass, as Caddy's formatter does, so that the results are equal to the byte.
 
 use std::sync::Arc;
 
@@ -49,8 +49,9 @@ fn formatted_to_fixpoint(text: &str) -> Option<String> {
     None
 }
 
-/// Whether both texts have equal tokens on equal lines. If the original is not a valid Caddyfile, formatting may have made it valid by
-/// taking braces out of tokens. If it has no tokens, because a quote is not closed for example, the result is always true.
+/// Whether both texts have equal tokens on equal lines. If the original is not a valid Caddyfile, formatting may have
+/// made it valid by taking braces out of tokens. If it has no tokens, because a quote is not closed for example, the
+/// result is always true.
 fn means_the_same(before: &str, formatted: &str) -> bool {
     let same = |before: &str, formatted: &str| {
         let file = Arc::from("");

@@ -14,8 +14,8 @@ use super::error::{Error, ErrorKind};
 use super::lexer;
 use super::token::{Imported, Token};
 
-/// Maximum number of tokens that the imports of one adaptation insert, and of bytes in them. Snippets that import each other
-/// repeatedly, and arguments that repeat arguments, grow exponentially.
+/// Maximum number of tokens that the imports of one adaptation insert, and of bytes in them. Snippets that import each
+/// other repeatedly, and arguments that repeat arguments, grow exponentially.
 const TOKENS_MAX: usize = 1 << 20;
 const TEXT_BYTES_MAX: usize = 64 << 20;
 
@@ -120,8 +120,8 @@ impl<'a> Imports<'a> {
     }
 
     /// Returns the tokens that replace `line` (`import`, a name, arguments). `block` holds the tokens of the line's
-    /// block, and `last_line` is the line of its last token. `nesting` is 0 for an import between blocks, which can insert
-    /// whole sites and snippets.
+    /// block, and `last_line` is the line of its last token. `nesting` is 0 for an import between blocks, which can
+    /// insert whole sites and snippets.
     pub(crate) fn expand(
         &mut self,
         line: &[Token],
@@ -171,7 +171,8 @@ impl<'a> Imports<'a> {
         Ok(filled)
     }
 
-    /// Reads the files that `target` names, by a path or a pattern with at most one `*` and one `?`. Relative to the importing file.
+    /// Reads the files that `target` names, by a path or a pattern with at most one `*` and one `?`. Relative to the
+    /// importing file.
     fn files(&mut self, target: &Token, env: Environment<'_>) -> Result<(Vec<Token>, Vec<String>), Error> {
         let word = |rule| Error::at(target, ErrorKind::Word { rule, found: target.text.clone() });
         let base = Path::new(&*target.at.file).parent().unwrap_or(Path::new(""));
@@ -230,8 +231,9 @@ fn read(path: &Path) -> io::Result<String> {
     if text.len() as u64 > FILE_BYTES_MAX { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(text) }
 }
 
-/// Substitutes `{args[…]}`, `{block}` and `{blocks.name}` within the bounds of `budget`, and marks each token with its import.
-/// Placeholders in the body of a snippet that the imported file defines are left for that snippet's own imports.
+/// Substitutes `{args[…]}`, `{block}` and `{blocks.name}` within the bounds of `budget`, and marks each token with its
+/// import. Placeholders in the body of a snippet that the imported file defines are left for that snippet's own
+/// imports.
 fn substitute(
     tokens: &[Token],
     given: &Given<'_>,
@@ -278,8 +280,8 @@ fn substitute(
     Ok(out)
 }
 
-/// Finds the bodies of the snippets that imported tokens define: a definition is a line outside of blocks that starts with `(name)` and
-/// continues with a brace.
+/// Finds the bodies of the snippets that imported tokens define: a definition is a line outside of blocks that starts
+/// with `(name)` and continues with a brace.
 struct SnippetBodies {
     /// Whether the import is outside of blocks: elsewhere it cannot define snippets.
     is_outside: bool,
@@ -319,7 +321,8 @@ impl SnippetBodies {
     }
 }
 
-/// Splits an import's block into its named sub-blocks: `name a b` has the tokens `a b`, `name { … }` those of its lines.
+/// Splits an import's block into its named sub-blocks: `name a b` has the tokens `a b`, `name { … }` those of its
+/// lines.
 fn named_blocks(block: &[Token]) -> Result<BTreeMap<&str, (&Token, &[Token])>, Error> {
     let mut named = BTreeMap::new();
     let mut index = 0;
@@ -345,8 +348,8 @@ fn named_blocks(block: &[Token]) -> Result<BTreeMap<&str, (&Token, &[Token])>, E
                     break;
                 }
             }
-            // DEVIATES Caddy, which takes the brace as a token and all that follows as tokens of this sub-block, up to the end of the
-            // import's block.
+            // DEVIATES Caddy, which takes the brace as a token and all that follows as tokens of this sub-block, up to
+            // the end of the import's block.
             if let Some(token) = block.get(index).filter(|token| !block[index - 1].line_ends_before(token)) {
                 return Err(Error::at(token, ErrorKind::Rule("Unexpected next token after '}' on same line")));
             }
@@ -362,7 +365,8 @@ fn named_blocks(block: &[Token]) -> Result<BTreeMap<&str, (&Token, &[Token])>, E
     Ok(named)
 }
 
-/// The path without `.` and `..`, by its text alone, as Go's `filepath.Clean`. It may be another file if a directory is a link.
+/// The path without `.` and `..`, by its text alone, as Go's `filepath.Clean`. It may be another file if a directory is
+/// a link.
 fn cleaned(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for component in path.components() {
@@ -376,9 +380,9 @@ fn cleaned(path: &Path) -> PathBuf {
     out
 }
 
-/// The files that match a pattern with wildcards in any of its components, sorted. As Go's `filepath.Glob`: a directory that
-/// cannot be read has no matches, and after a wildcard no entry of a directory has the name `.`, `..` or an empty one. As in
-/// Caddy, a leading `*` does not match hidden files in the last component; in a directory's name it does.
+/// The files that match a pattern with wildcards in any of its components, sorted. As Go's `filepath.Glob`: a directory
+/// that cannot be read has no matches, and after a wildcard no entry of a directory has the name `.`, `..` or an empty
+/// one. As in Caddy, a leading `*` does not match hidden files in the last component; in a directory's name it does.
 fn glob(pattern: &Path) -> Vec<PathBuf> {
     let text = pattern.to_string_lossy();
     let mut names = text.split(std::path::is_separator).skip_while(|name| !name.contains(['*', '?']));
@@ -404,7 +408,8 @@ fn glob(pattern: &Path) -> Vec<PathBuf> {
         }
         found = longer;
     }
-    // A component without wildcards need not exist in every directory. A link without a target does: reading it is an error.
+    // A component without wildcards need not exist in every directory. A link without a target does: reading it is an
+    // error.
     found.retain(|path| path.symlink_metadata().is_ok());
     found.sort();
     found

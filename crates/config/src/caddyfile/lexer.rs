@@ -79,9 +79,9 @@ impl Lexer<'_> {
         chars.filter(|(_, ch)| matches!(ch.value, '\n' | '#')).map(|(index, _)| index).collect()
     }
 
-    /// The token that an unset variable at `index` belongs to: the token around it, or else the one before or after it on
-    /// its line. `None` in a comment, or alone on a line. `tokens` holds the start and end of every token. Takes logarithmic time,
-    /// since a text can have many such variables.
+    /// The token that an unset variable at `index` belongs to: the token around it, or else the one before or after it
+    /// on its line. `None` in a comment, or alone on a line. `tokens` holds the start and end of every token. Takes
+    /// logarithmic time, since a text can have many such variables.
     fn owner(&self, index: usize, tokens: &[(usize, usize)], breaks: &[usize]) -> Option<usize> {
         let comment = self.comments.partition_point(|(start, _)| *start < index).checked_sub(1);
         if comment.is_some_and(|comment| index <= self.comments[comment].1) {
@@ -110,8 +110,8 @@ impl Lexer<'_> {
                     escaped = false;
                 }
                 '\n' => self.line_break(),
-                // DEVIATES: in Caddy a backslash at the end of a comment joins the next line with the comment's, as after a token, so that
-                // its tokens are arguments. Here it is part of the comment.
+                // DEVIATES: in Caddy a backslash at the end of a comment joins the next line with the comment's, as
+                // after a token, so that its tokens are arguments. Here it is part of the comment.
                 '#' => {
                     let start = self.next;
                     while self.peek().is_some_and(|ch| ch != '\n') {
@@ -246,8 +246,8 @@ impl Lexer<'_> {
 
     /// Index of the first occurrence of the closing marker, anywhere on a line. The marker is ASCII, and not empty.
     fn find(&self, marker: &str) -> Option<usize> {
-        // Knuth, Morris and Pratt, as the length of the marker is unlimited. `borders` has for each prefix of the marker the length of
-        // its longest proper prefix that is also its end.
+        // Knuth, Morris and Pratt, as the length of the marker is unlimited. `borders` has for each prefix of the
+        // marker the length of its longest proper prefix that is also its end.
         let marker = marker.as_bytes();
         let longer = |mut len: usize, ch: char, borders: &[usize]| {
             while len > 0 && char::from(marker[len]) != ch {

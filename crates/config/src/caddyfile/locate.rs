@@ -17,8 +17,9 @@ pub struct SourceLine {
     pub line: String,
 }
 
-/// Returns for each of the texts, which are different ones, the tokens equal to it, in imports too; each position once. Without any, those
-/// that `environment` makes equal to it. Parses the file and its imports once more, or twice, so it is meant for messages only.
+/// Returns for each of the texts, which are different ones, the tokens equal to it, in imports too; each position once.
+/// Without any, those that `environment` makes equal to it. Parses the file and its imports once more, or twice, so it
+/// is meant for messages only.
 pub fn locate(
     source: &str,
     file_name: &str,

@@ -50,7 +50,8 @@ enum LogScope {
     Global,
 }
 
-/// Parses `log [<name>] { hostnames …; output …; format …; level …; sampling { … }; core …; queue_full …; no_hostname }`.
+/// Parses `log [<name>] { hostnames …; output …; format …; level …; sampling { … }; core …; queue_full …; no_hostname
+/// }`.
 pub(super) fn directive(d: &mut Dispenser<'_>) -> Result<Vec<DirectiveOutput>, Error> {
     let name = d.argument().map_or("", |token| &*token.text);
     d.expect_no_argument()?;

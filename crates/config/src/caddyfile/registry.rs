@@ -114,8 +114,8 @@ impl Directives {
         }
     }
 
-    /// As [`standard`](Self::standard), without the directives whose modules `registry` lacks. The Caddyfile reader then
-    /// reports such a directive with its line; without this, the plan could only report a module's name.
+    /// As [`standard`](Self::standard), without the directives whose modules `registry` lacks. The Caddyfile reader
+    /// then reports such a directive with its line; without this, the plan could only report a module's name.
     pub fn of(registry: &Registry) -> Self {
         let mut directives = Self::standard();
         let modules = registry.modules();

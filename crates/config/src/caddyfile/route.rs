@@ -127,7 +127,8 @@ pub(crate) fn subroute(
                 routes.push(route);
             }
             DirectiveOutput::Routes(together) => routes.extend(together),
-            // As in Caddy (`buildSubroute`): the authority is not added to the configuration, and `route` refuses the directive.
+            // As in Caddy (`buildSubroute`): the authority is not added to the configuration, and `route` refuses the
+            // directive.
             DirectiveOutput::Authority(_) if order == RouteOrder::ByDirective => {}
             DirectiveOutput::ErrorRoutes(_)
             | DirectiveOutput::Bind { .. }

@@ -17,8 +17,8 @@ pub(super) fn parse_each(written: &[String], build: &mut Build<'_>) -> Result<Ve
     Ok(addresses)
 }
 
-/// Parses one address: of TCP, of a Unix socket, or the number of an inherited socket. Placeholders that are constant while a configuration runs, such as
-/// `{env.NAME}`, are replaced first, as in Caddy.
+/// Parses one address: of TCP, of a Unix socket, or the number of an inherited socket. Placeholders that are constant
+/// while a configuration runs, such as `{env.NAME}`, are replaced first, as in Caddy.
 pub(super) fn read(text: &str, build: &mut Build<'_>) -> Result<Vec<ListeningSocket>, BuildError> {
     if let Some(placeholder) = empty_placeholder(text, build) {
         // The word of a Caddyfile is without the port of its site.
@@ -47,8 +47,8 @@ pub(super) fn read(text: &str, build: &mut Build<'_>) -> Result<Vec<ListeningSoc
     Ok(if network == "fd" { vec![ListeningSocket::Descriptor(descriptor.into())] } else { Vec::new() })
 }
 
-/// Splits an address into its network, in lower case and without blanks as in Caddy (`SplitNetworkAddress`), and the rest. The network is
-/// empty if the address has none.
+/// Splits an address into its network, in lower case and without blanks as in Caddy (`SplitNetworkAddress`), and the
+/// rest. The network is empty if the address has none.
 fn split_network(text: &str) -> (String, &str) {
     text.split_once('/').map_or((String::new(), text), |(network, rest)| (network.trim().to_lowercase(), rest))
 }
@@ -58,8 +58,8 @@ pub(super) fn is_for_datagrams(text: &str) -> bool {
     split_network(text).0 == "fdgram"
 }
 
-/// Returns the first placeholder that is known at load and empty. It would silently change the address, or a site's name: an empty host
-/// means all interfaces.
+/// Returns the first placeholder that is known at load and empty. It would silently change the address, or a site's
+/// name: an empty host means all interfaces.
 pub(super) fn empty_placeholder<'t>(text: &'t str, build: &mut Build<'_>) -> Option<&'t str> {
     let mut rest = text;
     while let Some(start) = rest.find('{') {
@@ -99,7 +99,8 @@ fn unix(text: &str) -> Result<UnixAddress, String> {
     Ok(UnixAddress { path: path.into(), mode })
 }
 
-/// Parses the part of a TCP address after its network, and expands its port range. `text` is the whole address, for messages.
+/// Parses the part of a TCP address after its network, and expands its port range. `text` is the whole address, for
+/// messages.
 fn ports(rest: &str, text: &str, build: &Build<'_>) -> Result<Vec<ListenAddress>, BuildError> {
     let bad = || build.refuse(text, EXPECTED);
     let (host, ports) = rest.rsplit_once(':').ok_or_else(bad)?;
@@ -126,7 +127,8 @@ fn unknown(host: &str, build: &Build<'_>) -> BuildError {
 }
 
 /// Parses an IP address or resolves a name, in which case it returns the first IPv4 address or else the first of any
-/// kind, as Go does; without a port. An IPv6 address may have its zone, as in `fe80::1%eth0`. Blocks on name resolution.
+/// kind, as Go does; without a port. An IPv6 address may have its zone, as in `fe80::1%eth0`. Blocks on name
+/// resolution.
 fn resolve(host: &str) -> Option<SocketAddr> {
     if let Ok(address) = host.parse() {
         return Some(SocketAddr::new(address, 0));

@@ -49,7 +49,8 @@ pub struct Admin {
 /// The admin API's single address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdminAddress {
-    /// The host of a TCP address as written, with placeholders replaced and without brackets; empty for every address of the machine.
+    /// The host of a TCP address as written, with placeholders replaced and without brackets; empty for every address
+    /// of the machine.
     pub host: String,
     /// The TCP address that `host` resolved to, with its port; or a Unix or inherited socket.
     pub listen: ListeningSocket,
@@ -96,7 +97,8 @@ pub(super) struct LoggingConfig {
 }
 
 impl AdminAddress {
-    /// Parses an address as written in `admin.listen` or `--address`. `{env.NAME}` in it stands for a variable of the process.
+    /// Parses an address as written in `admin.listen` or `--address`. `{env.NAME}` in it stands for a variable of the
+    /// process.
     ///
     /// # Errors
     /// Fails if the text is not an address or is a range of several. `place` becomes the error's path.
@@ -120,8 +122,8 @@ impl AdminAddress {
         if listen.address().is_none() {
             return Ok(Self { host: String::new(), listen });
         }
-        // The text in which the parser found the address: the host decides which requests are accepted, and a placeholder may stand for any
-        // part of it. The parser succeeded, so there is a port.
+        // The text in which the parser found the address: the host decides which requests are accepted, and a
+        // placeholder may stand for any part of it. The parser succeeded, so there is a port.
         let text = build.known(text);
         let host = text.rsplit_once(':').map_or("", |(host, _)| host);
         let host = host.rsplit_once('/').map_or(host, |(_, host)| host);

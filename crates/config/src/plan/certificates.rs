@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 use super::https::OnDemand;
 use super::storage::{Secret, Storage};
 
-/// The certificates of a configuration: those that are loaded or signed locally before it takes effect, and the names of those that are
-/// obtained later.
+/// The certificates of a configuration: those that are loaded or signed locally before it takes effect, and the names
+/// of those that are obtained later.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Certificates {
     /// The certificates that the operator supplies.
@@ -253,7 +253,8 @@ pub struct PublicName {
     pub storage: Option<Storage>,
 }
 
-/// A source of certificates outside this server. A handshake for which the server has no certificate queries it before any issuer.
+/// A source of certificates outside this server. A handshake for which the server has no certificate queries it before
+/// any issuer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum CertificateGetter {
     /// A server that answers `GET` of this URL with a chain and its key as PEM.
@@ -272,7 +273,8 @@ pub enum PublicIssuer {
 }
 
 impl PublicIssuer {
-    /// Whether this is one of the authorities that sign public names only, by the list of CertMagic. Others may be private.
+    /// Whether this is one of the authorities that sign public names only, by the list of CertMagic. Others may be
+    /// private.
     pub(super) fn is_known_to_be_public(&self) -> bool {
         const HOSTS: [&str; 3] = ["api.letsencrypt.org", "acme.zerossl.com", "api.pki.goog"];
         match self {

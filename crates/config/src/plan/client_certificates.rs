@@ -1,4 +1,5 @@
-//! The certificates that proxies present to upstreams, as far as the server obtains them: `client_certificate_automate`.
+//! The certificates that proxies present to upstreams, as far as the server obtains them:
+//! `client_certificate_automate`.
 
 use std::collections::BTreeSet;
 

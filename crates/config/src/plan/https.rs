@@ -93,7 +93,8 @@ impl HttpsServer<'_> {
         self.listen.iter().flatten().filter_map(|socket| socket.address()).any(|address| takes(&address))
     }
 
-    /// Makes the server a TLS server if its port or its routes need that. Returns its hosts; `None` if it stays plain HTTP.
+    /// Makes the server a TLS server if its port or its routes need that. Returns its hosts; `None` if it stays plain
+    /// HTTP.
     ///
     /// # Errors
     /// As [`hosts`](Self::hosts).
@@ -148,7 +149,8 @@ pub(super) struct AutomaticHttps {
     pub(super) on_demand: Option<OnDemand>,
     /// An additional server for redirects, if needed.
     pub(super) remaining: Option<Remaining>,
-    /// The handler for the access records of the additional server: that of the first TLS server which has one, with the loggers of all hosts.
+    /// The handler for the access records of the additional server: that of the first TLS server which has one, with
+    /// the loggers of all hosts.
     pub(super) access_log: Option<Value>,
 }
 
@@ -321,7 +323,8 @@ fn issuer<'a>(name: &str, automation: &'a Automation) -> (Cow<'a, AutomationPoli
     (policy, issuer)
 }
 
-/// The issuer where none is configured: the local authority for names that no public authority signs, else Let's Encrypt.
+/// The issuer where none is configured: the local authority for names that no public authority signs, else Let's
+/// Encrypt.
 fn issuer_by_default(is_internal: bool) -> Issuer {
     if is_internal {
         Issuer::Internal { authority: LOCAL.to_owned(), lifetime: None, by_root: false }

@@ -82,8 +82,8 @@ pub(super) fn read(
     Ok(authorities)
 }
 
-/// Adds the authorities of the handlers `acme_server` in the HTTP app's JSON, and checks that the certificates expire before their
-/// intermediate.
+/// Adds the authorities of the handlers `acme_server` in the HTTP app's JSON, and checks that the certificates expire
+/// before their intermediate.
 pub(super) fn serve(
     json: &Value,
     authorities: &mut Vec<CertificateAuthority>,

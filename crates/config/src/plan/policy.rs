@@ -135,8 +135,8 @@ impl ConnectionPolicyConfig {
         Ok(Some(policy))
     }
 
-    /// The ALPN protocols of the policy that the server has enabled. An error if there is none: a client could then use a protocol that the
-    /// policy does not name, or no client could connect.
+    /// The ALPN protocols of the policy that the server has enabled. An error if there is none: a client could then use
+    /// a protocol that the policy does not name, or no client could connect.
     fn alpn(&self, protocols: Protocols, build: &mut Build<'_>) -> Result<Vec<String>, BuildError> {
         let Some(written) = &self.alpn else { return Ok(Vec::new()) };
         let mut offered = Vec::new();
@@ -144,8 +144,8 @@ impl ConnectionPolicyConfig {
             let spoken = match &**protocol {
                 "h2" => protocols.http2,
                 "http/1.1" => protocols.http1,
-                // HTTP/3 is not built, and clients that offer it also offer others. A handshake that offers `acme-tls/1` is answered
-                // before its policy's protocols count.
+                // HTTP/3 is not built, and clients that offer it also offer others. A handshake that offers
+                // `acme-tls/1` is answered before its policy's protocols count.
                 "h3" | "acme-tls/1" => false,
                 _ => {
                     let expected = "h2 or http/1.1";

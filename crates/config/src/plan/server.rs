@@ -201,7 +201,8 @@ pub(super) struct PreparedServer<'c> {
 }
 
 impl ServerConfig {
-    /// Parses everything except for the routes. Adds the connection policies' conditions on certificates to `selections`.
+    /// Parses everything except for the routes. Adds the connection policies' conditions on certificates to
+    /// `selections`.
     pub(super) fn prepare<'c>(
         &'c self,
         name: &'c str,
@@ -297,8 +298,8 @@ impl ServerConfig {
         self.protocols.iter().chain(of_addresses).any(|protocol| protocol == "h3")
     }
 
-    /// The keep-alive probes, in the rules of Go's `KeepAliveConfig`: zero is the default, a negative value leaves the setting to the
-    /// system, and a negative interval means no probes.
+    /// The keep-alive probes, in the rules of Go's `KeepAliveConfig`: zero is the default, a negative value leaves the
+    /// setting to the system, and a negative interval means no probes.
     fn probes(&self, build: &mut Build<'_>) -> Result<Option<TcpProbes>, BuildError> {
         /// Of the idle time before the first probe, and of the interval.
         const TIME_DEFAULT: Duration = Duration::from_secs(15);
@@ -359,8 +360,8 @@ impl ServerConfig {
 
     fn timeouts(&self, build: &mut Build<'_>) -> Result<Timeouts, BuildError> {
         let mut timeouts = Timeouts::default();
-        // As in Caddy, zero is the default, and a negative value is no limit. `negative` is `None` for a limit on the whole request or
-        // response: without it the idle limit stays.
+        // As in Caddy, zero is the default, and a negative value is no limit. `negative` is `None` for a limit on the
+        // whole request or response: without it the idle limit stays.
         let mut set = |key: &str, span: &Option<DurationConfig>, negative: Option<Duration>, timeout: &mut Duration| {
             let Some(span) = span else { return Ok::<_, BuildError>(()) };
             let written = build.at(key, |build| span.signed(build))?;

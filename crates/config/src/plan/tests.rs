@@ -82,8 +82,8 @@ fn an_address_of_two_servers() {
     check("zones", json!({ "listen": ["[fe80::1%lo]:80", "[fe80::1%1]:80-81"] }), "[fe80::1%1]:80 [fe80::1%1]:81");
 }
 
-// Caddy's documentation of network addresses: `unix/` before a path, with permission bits after a `|`; the default is 0200. The bits
-// must let the owner write. A name in the abstract namespace begins with `@`.
+// Caddy's documentation of network addresses: `unix/` before a path, with permission bits after a `|`; the default
+// is 0200. The bits must let the owner write. A name in the abstract namespace begins with `@`.
 #[test]
 fn unix_sockets() {
     let outcome = |text: &str| {
@@ -122,8 +122,8 @@ fn unix_sockets() {
     }
 }
 
-// Caddy's documentation of `listen_protocols`: one list for each address; null and an empty name stand for the protocols of the
-// server.
+// Caddy's documentation of `listen_protocols`: one list for each address; null and an empty name stand for the
+// protocols of the server.
 #[test]
 fn protocols_of_each_address() {
     let protocols = |lists: Value| {
@@ -395,7 +395,8 @@ fn fields_of_a_server() {
     assert_eq!((timeouts.body.idle.as_secs(), timeouts.write.idle.as_secs()), (7, 8));
 }
 
-// Caddy, http.servers: zero is the default, and a negative value no limit; that on the whole request leaves the one on idle time.
+// Caddy, http.servers: zero is the default, and a negative value no limit; that on the whole request leaves the one on
+// idle time.
 #[test]
 fn no_timeout() {
     let timeouts = |server: Value| {

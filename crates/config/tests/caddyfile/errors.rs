@@ -542,7 +542,8 @@ fn imported_words() {
     assert_eq!(error.caddy_message(), format!("{sentence}, at Caddyfile:2 import chain ['Caddyfile:8 (import s)']"));
 }
 
-// docs/limits.md: a text of 1 KB must not take all memory. Each level has four times the words or bytes of the one below it.
+// docs/limits.md: a text of 1 KB must not take all memory. Each level has four times the words or bytes of the one
+// below it.
 #[test]
 fn imports_that_grow() {
     let levels = |word: &str, import: &dyn Fn(usize) -> String| {
@@ -711,7 +712,8 @@ fn words_of_other_servers() {
     }
 }
 
-// RFC 1035 §2.3.4: the lengths of labels and names. The site is served all the same, as in Caddy, and so are the others.
+// RFC 1035 §2.3.4: the lengths of labels and names. The site is served all the same, as in Caddy, and so are the
+// others.
 #[test]
 fn hosts_that_dns_does_not_allow() {
     let (label, long) = ("a".repeat(63), "a.".repeat(126));
@@ -768,7 +770,8 @@ fn variables_without_a_value_in_addresses() {
     }
 }
 
-// Caddy ignores an empty block after a directive that has no options. One with lines is a mistake: Caddy ignores these too.
+// Caddy ignores an empty block after a directive that has no options. One with lines is a mistake: Caddy ignores these
+// too.
 #[test]
 fn empty_blocks() {
     for line in

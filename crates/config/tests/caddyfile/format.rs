@@ -128,7 +128,8 @@ fn texts_whose_meaning_would_change() {
         assert_eq!(format(text.as_bytes()), text);
         assert_eq!(unformatted_at(text), None, "{text:?}");
     }
-    // If the text is not a valid Caddyfile, braces may be taken out of words, as formatting may make it valid. No other word changes.
+    // If the text is not a valid Caddyfile, braces may be taken out of words, as formatting may make it valid. No other
+    // word changes.
     assert_eq!(format(b":80 {\n  respnd a}\n"), ":80 {\n\trespnd a\n}\n");
     assert_eq!(format(b":80{\n  respnd  `a b`\n}\n"), ":80 {\n\trespnd `a b`\n}\n");
     for text in [

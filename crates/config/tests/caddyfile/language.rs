@@ -153,8 +153,9 @@ fn files() {
     assert_eq!(adapted.warnings.len(), 1, "a pattern without matches is accepted, with a warning");
 }
 
-// As Go's `filepath.Glob`: the wildcard can be in any component, and the matches are sorted. As in Caddy, a leading `*` finds no hidden files,
-// but files in hidden directories. A relative pattern is cleaned first, so that `..` takes a wildcard away; an absolute one is not.
+// As Go's `filepath.Glob`: the wildcard can be in any component, and the matches are sorted. As in Caddy, a leading `*`
+// finds no hidden files, but files in hidden directories. A relative pattern is cleaned first, so that `..` takes a
+// wildcard away; an absolute one is not.
 #[test]
 fn wildcards_in_directories() {
     let plain = |body: &str| from_files(&format!(":80 {{\n{body}\n}}\n")).unwrap();

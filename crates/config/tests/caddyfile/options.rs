@@ -68,7 +68,8 @@ fn per_server() {
     );
 }
 
-// The README of the plugins caddy-cloudflare-ip and caddy-combine-ip-ranges, and their source: a duration of zero is omitted.
+// The README of the plugins caddy-cloudflare-ip and caddy-combine-ip-ranges, and their source: a duration of zero is
+// omitted.
 #[test]
 fn sources_of_trusted_proxies() {
     for (written, want) in [

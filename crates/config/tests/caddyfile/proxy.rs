@@ -490,8 +490,8 @@ fn forward_auth() {
     }
 }
 
-// php_fastcgi: directories with an index file are redirected to their slash, existing files are found, and those ending in
-// .php are run.
+// php_fastcgi: directories with an index file are redirected to their slash, existing files are found, and those ending
+// in .php are run.
 #[test]
 fn php_fastcgi() {
     let redirect = json!({

@@ -225,7 +225,8 @@ fn issuers_of_a_site() {
     }
 }
 
-// The syntax of Caddy's plugins `dns.providers.*`. In Caddy the DNS challenge of a site applies to all its default authorities.
+// The syntax of Caddy's plugins `dns.providers.*`. In Caddy the DNS challenge of a site applies to all its default
+// authorities.
 #[test]
 fn dns_providers() {
     for (written, want) in [

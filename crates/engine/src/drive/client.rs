@@ -3,7 +3,8 @@
 //! ```text
 //! wakeup ─► begin the calls handed over ─► resume woken calls ─► bytes to events ─► produce ─► write ─► read ─► deadline, sleep
 //! ```
-//! An idle connection is kept for later calls. It is read all the same: an end, or bytes that belong to no call, close it.
+//! An idle connection is kept for later calls. It is read all the same: an end, or bytes that belong to no call, close
+//! it.
 //!
 //! - `call`: one call on the connection
 //! - `deadlines`: the limits on the upstream's and the connection's time
@@ -57,8 +58,8 @@ pub(crate) struct ClientConnection<T: Transport> {
     arrived: u64,
     /// The time since which the kernel accepts no output.
     blocked: Option<Instant>,
-    /// The connection carried a call to its end, or was idle: the upstream may close it, or may have closed it, without regard to the next
-    /// call.
+    /// The connection carried a call to its end, or was idle: the upstream may close it, or may have closed it, without
+    /// regard to the next call.
     may_be_stale: bool,
     liveness: Liveness,
     ended: Ended,
@@ -147,7 +148,8 @@ impl<T: Transport> ClientConnection<T> {
             self.handle_input(poll_cx, out);
             self.produce(out);
             self.flush(poll_cx, out);
-            // Calls that waited for the stream of a finished one begin now, because no wakeup announces the free stream.
+            // Calls that waited for the stream of a finished one begin now, because no wakeup announces the free
+            // stream.
             let begun = self.retire() && {
                 self.begin_calls(poll_cx, out, true)?;
                 !self.calls.is_empty()
@@ -175,8 +177,8 @@ impl<T: Transport> ClientConnection<T> {
         self.calls.is_empty() && (self.origin.pool.strong_count() == 0 || self.line.core.lifecycle.is_closed())
     }
 
-    /// Opens a stream for each call that was handed over, while the machine has room. `after_another`: the room is that of a call that
-    /// has just ended.
+    /// Opens a stream for each call that was handed over, while the machine has room. `after_another`: the room is that
+    /// of a call that has just ended.
     fn begin_calls(
         &mut self,
         poll_cx: &mut PollContext<'_>,
@@ -200,7 +202,8 @@ impl<T: Transport> ClientConnection<T> {
             } else {
                 call.note_started();
             }
-            // Taken before `open`, because the framing depends on its length; put back below if no stream could be opened.
+            // Taken before `open`, because the framing depends on its length; put back below if no stream could be
+            // opened.
             let body = call.take_body().unwrap_or_default();
             let framing = request_framing(&body, &call.request(), &self.machine);
             let before_tunnel = match &body {
@@ -295,9 +298,10 @@ impl<T: Transport> ClientConnection<T> {
         }
     }
 
-    /// Returns whether the machine may be given bytes. This is the connection's backpressure: no bytes while the machine's own output is
-    /// waiting, while the profiler delays them, or while a response without a window has no room. Queued request content is no reason:
-    /// an upstream may read none of it before its responses are read. A reader that is waited for wakes the task.
+    /// Returns whether the machine may be given bytes. This is the connection's backpressure: no bytes while the
+    /// machine's own output is waiting, while the profiler delays them, or while a response without a window has no
+    /// room. Queued request content is no reason: an upstream may read none of it before its responses are read. A
+    /// reader that is waited for wakes the task.
     fn may_handle_or_register(&self, poll_cx: &PollContext<'_>, out: &WriteList) -> bool {
         let is_full = || self.calls.iter().any(|call| call.is_full_or_register(poll_cx.waker()));
         out.len() < 2 * OUTPUT_BYTES_MAX
@@ -384,8 +388,8 @@ impl<T: Transport> ClientConnection<T> {
         }
     }
 
-    /// The upstream reported that it did not process this call's request; or the connection, which is not multiplexed, ended before the
-    /// response. The call is retried if that is allowed.
+    /// The upstream reported that it did not process this call's request; or the connection, which is not multiplexed,
+    /// ended before the response. The call is retried if that is allowed.
     fn unprocessed(&mut self, stream: StreamId, error: Option<&CallError>) {
         let Some(at) = self.calls.iter().position(|call| call.stream == stream && !call.is_over()) else { return };
         let is_known = self.machine.is_multiplexed();
@@ -490,8 +494,8 @@ impl<T: Transport> ClientConnection<T> {
         self.calls.iter_mut().for_each(|call| call.resume_wait(span));
     }
 
-    /// Processes the bytes of a read now, unless the profiler delays them. With several streams it is not known yet which call the bytes
-    /// respond to, so none are delayed.
+    /// Processes the bytes of a read now, unless the profiler delays them. With several streams it is not known yet
+    /// which call the bytes respond to, so none are delayed.
     #[cold]
     fn process_or_delay(&mut self, read: ReadTime, poll_cx: &PollContext<'_>) {
         self.arrived = read.at;

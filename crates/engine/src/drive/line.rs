@@ -123,7 +123,8 @@ impl<T: Transport> Line<T> {
         Flush::Complete
     }
 
-    /// Reads once into the input, whose new block is at most `size_max`. An idle connection returns its block to the pool.
+    /// Reads once into the input, whose new block is at most `size_max`. An idle connection returns its block to the
+    /// pool.
     pub(super) fn read(&mut self, poll_cx: &mut PollContext<'_>, size_max: BlockSize) -> Intake {
         if !self.input.make_room(&self.core.memory.blocks, size_max) {
             return Intake::Nothing;
@@ -159,8 +160,9 @@ impl<T: Transport> Line<T> {
 
     /// Reads and discards bytes, up to a limit. Breaks at the peer's end, or when the transport fails.
     pub(super) fn discard(&mut self, poll_cx: &mut PollContext<'_>) -> ControlFlow<()> {
-        // Closing a socket with unread bytes sends a reset, which can destroy the response in flight (RFC 9112 §9.6). Beyond the
-        // limit a peer that never stops meets a full socket, and has the rest of the lingering time to read the response.
+        // Closing a socket with unread bytes sends a reset, which can destroy the response in flight (RFC 9112 §9.6).
+        // Beyond the limit a peer that never stops meets a full socket, and has the rest of the lingering time to read
+        // the response.
         while self.discarded < DISCARDED_BYTES_MAX {
             // No room: unhandled input fills the block, so nothing can be read any more.
             if !self.input.make_room(&self.core.memory.blocks, BlockSize::Normal) {
@@ -178,8 +180,9 @@ impl<T: Transport> Line<T> {
         ControlFlow::Continue(())
     }
 
-    /// Checks with the profiler whether the bytes of `read` are to be processed later, as if the peer had sent them later. Returns whether they
-    /// are; then the connection is woken when the time has come, and calls [`poll_delay`](Self::poll_delay).
+    /// Checks with the profiler whether the bytes of `read` are to be processed later, as if the peer had sent them
+    /// later. Returns whether they are; then the connection is woken when the time has come, and calls
+    /// [`poll_delay`](Self::poll_delay).
     #[cold]
     pub(super) fn delay_read(&mut self, read: ReadTime, stamp: Option<Stamp>, poll_cx: &PollContext<'_>) -> bool {
         let pause = stamp.and_then(|stamp| progress::hold(stamp, read.at));
@@ -190,8 +193,8 @@ impl<T: Transport> Line<T> {
         is_delayed
     }
 
-    /// Returns the read that the profiler delayed once its time has come. The profiler must then be queried again, because other
-    /// connections may have been delayed further since.
+    /// Returns the read that the profiler delayed once its time has come. The profiler must then be queried again,
+    /// because other connections may have been delayed further since.
     #[cold]
     pub(super) fn poll_delay(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<ReadTime> {
         self.core.timers.receive_delays.poll(self.timer, poll_cx)

@@ -4,8 +4,8 @@
 //! NotBegun ──begin──► Open ──end of the content, finish, cut──► Done
 //!    └─────begin_held──► Held ──start──► Open
 //! ```
-//! Streams that share a connection send by turns: each time at most the stream's quantum. Between two writes of the output a stream queues
-//! at most [`STREAM_BYTES_MAX`].
+//! Streams that share a connection send by turns: each time at most the stream's quantum. Between two writes of the
+//! output a stream queues at most [`STREAM_BYTES_MAX`].
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context as PollContext, Waker};
@@ -56,8 +56,8 @@ pub(super) enum PumpOutcome {
     Open,
     /// The content is complete, and the machine has its end.
     Finished,
-    /// The content ended before its announced length, or its source failed. The stream was reset, so that the peer cannot mistake the
-    /// part for the whole.
+    /// The content ended before its announced length, or its source failed. The stream was reset, so that the peer
+    /// cannot mistake the part for the whole.
     Cut(BodyError),
     /// As `Cut`; the source panicked.
     Panicked,
@@ -199,8 +199,9 @@ impl Sending {
         self.sent - self.sent_at_flush < STREAM_BYTES_MAX as u64 && self.has_sendable(stream, machine)
     }
 
-    /// Queues content until the stream or the output is full, its quantum is used up, or the source has no more. `last_progress` is set
-    /// when content or its end was queued; `waker` wakes the exchange when a pending source has more.
+    /// Queues content until the stream or the output is full, its quantum is used up, or the source has no more.
+    /// `last_progress` is set when content or its end was queued; `waker` wakes the exchange when a pending source has
+    /// more.
     pub(super) fn pump(
         &mut self,
         stream: StreamId,
@@ -243,7 +244,8 @@ impl Sending {
                     self.trailers = Some(fields);
                 }
                 Ok(Pull::Pending) => return PumpOutcome::Open,
-                // Content beyond the announced length was cut by the machine, so it does not matter here; missing content does.
+                // Content beyond the announced length was cut by the machine, so it does not matter here; missing
+                // content does.
                 Ok(Pull::End) if self.sent >= self.announced => {
                     machine.finish(stream, out);
                     *last_progress = clock::now();

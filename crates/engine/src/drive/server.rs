@@ -7,8 +7,8 @@
 //!    ├──the peer's end after bytes that backpressure leaves unread──► EndUnread ──they are read──► HalfClosed
 //!    └──our end of a tunnel──► WriteClosed ──the peer's end──► HalfClosed
 //! ```
-//! A handler that responds at once never becomes a future: its response is queued in the turn that read the request. An idle
-//! connection holds no exchange slot.
+//! A handler that responds at once never becomes a future: its response is queued in the turn that read the request. An
+//! idle connection holds no exchange slot.
 //!
 //! - `addresses`: the two socket addresses, in little space
 //! - `exchange`: one request and its response
@@ -72,18 +72,20 @@ pub(crate) struct ServerConnection<T: Transport, M: ServerMachine> {
     drain: DrainStep,
     /// The peer may still send bytes that nothing reads, so a plain close would send a reset.
     needs_lingering_close: bool,
-    /// Number of times that the kernel may still refuse output before [`Transport::raise_unsent_limit`] is called; 0 afterwards.
+    /// Number of times that the kernel may still refuse output before [`Transport::raise_unsent_limit`] is called; 0
+    /// afterwards.
     pauses_until_raise: u8,
     /// The number of the listener's plan whose limits the machine has.
     limits_plan_number: u32,
-    /// The listener's admission number when the connection was accepted. A later number means that the plan admits other peers, or other
-    /// protocols.
+    /// The listener's admission number when the connection was accepted. A later number means that the plan admits
+    /// other peers, or other protocols.
     admission_epoch: u32,
     /// The ending of exchanges that are open when the connection closes.
     ending: Ending,
 }
 
-/// After this many pauses of the output the kernel has sent about half a megabyte: the round trip includes the queue of a slow link.
+/// After this many pauses of the output the kernel has sent about half a megabyte: the round trip includes the queue of
+/// a slow link.
 const RAISE_AFTER_PAUSES: u8 = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,8 +97,8 @@ enum Phase {
     EndUnread,
     /// We ended our sending side, which ends our direction of a tunnel; the peer may still send.
     WriteClosed,
-    /// The last response is written. Further bytes of the peer are discarded for a while, because closing with unread bytes sends a reset,
-    /// which may overtake the response.
+    /// The last response is written. Further bytes of the peer are discarded for a while, because closing with unread
+    /// bytes sends a reset, which may overtake the response.
     Lingering,
 }
 
@@ -208,13 +210,15 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             DrainStep::IdleGrace | DrainStep::Draining | DrainStep::LastExchange => {}
         }
         if self.drain == DrainStep::Draining && self.machine.is_last() {
-            // An open exchange may last for long, and only a new one would need the listener's plan: the plan is not kept alive for it.
+            // An open exchange may last for long, and only a new one would need the listener's plan: the plan is not
+            // kept alive for it.
             self.drain = DrainStep::LastExchange;
             self.listener = self.listener.without_plan(self.line.core.vacant());
         }
     }
 
-    /// Returns whether the connection may wait for its next request: it is idle, and its protocol has no message that announces an end.
+    /// Returns whether the connection may wait for its next request: it is idle, and its protocol has no message that
+    /// announces an end.
     fn may_stay_idle(&self) -> bool {
         !self.machine.is_multiplexed()
             && self.exchanges.is_empty()
@@ -232,7 +236,8 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             self.handle_input(poll_cx, out);
             self.produce(poll_cx, out);
             self.flush(poll_cx, out)?;
-            // With output left the kernel is full, and its readiness wakes the task; only room with content needs a turn.
+            // With output left the kernel is full, and its readiness wakes the task; only room with content needs a
+            // turn.
             let more = out.is_empty() && self.exchanges.iter().any(|exchange| exchange.has_sendable(&self.machine));
             if !more {
                 if self.line.input.is_delayed() {
@@ -278,8 +283,9 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         }
     }
 
-    /// Returns whether the machine may be given bytes. This is the connection's backpressure: no bytes while the output is full, while the
-    /// profiler delays them, or while a body without a window has no room. The end of each of these wakes the task, which this call registers.
+    /// Returns whether the machine may be given bytes. This is the connection's backpressure: no bytes while the output
+    /// is full, while the profiler delays them, or while a body without a window has no room. The end of each of these
+    /// wakes the task, which this call registers.
     fn may_handle_or_register(&self, poll_cx: &PollContext<'_>, out: &WriteList) -> bool {
         // A client that sends requests and reads no responses stops here, not in our memory.
         out.len() < OUTPUT_BYTES_MAX
@@ -288,7 +294,8 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             && !self.is_full_or_register(poll_cx)
     }
 
-    /// Returns whether a request body is waiting for its reader, on a connection without windows. Then the reader wakes the task.
+    /// Returns whether a request body is waiting for its reader, on a connection without windows. Then the reader wakes
+    /// the task.
     fn is_full_or_register(&self, poll_cx: &PollContext<'_>) -> bool {
         !self.machine.is_multiplexed()
             && self.exchanges.iter().any(|exchange| {
@@ -300,7 +307,8 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
 
     fn handle_input(&mut self, poll_cx: &mut PollContext<'_>, out: &mut WriteList) {
         let mut spare = None;
-        // The peer's end may have arrived before the response that began the tunnel. The tunnel's end is an event without bytes.
+        // The peer's end may have arrived before the response that began the tunnel. The tunnel's end is an event
+        // without bytes.
         let is_end_due = self.phase == Phase::HalfClosed && self.has_open_tunnel();
         let mut again = self.line.input.has_more() || is_end_due;
         while again && self.may_handle_or_register(poll_cx, out) {
@@ -357,7 +365,8 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         out: &mut WriteList,
     ) {
         if self.is_outdated() {
-            // RFC 9110 §15.5.20: the present plan might not have accepted this connection. The client may retry on another one.
+            // RFC 9110 §15.5.20: the present plan might not have accepted this connection. The client may retry on
+            // another one.
             self.line.core.put_slot(slot);
             self.needs_lingering_close = true;
             // A refused request is one too, so the wait for the next one begins again.
@@ -384,7 +393,8 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         match body {
             _ if inbound == Inbound::Complete => cx.mailbox().complete(),
             BodyLength::Sized(bytes) => cx.mailbox().announce(bytes),
-            // An end without content follows, but its length is known: a declared 0 (RFC 9113 §8.1.1). Trailers may come with it.
+            // An end without content follows, but its length is known: a declared 0 (RFC 9113 §8.1.1). Trailers may
+            // come with it.
             BodyLength::Unknown
                 if cx.original().fields().content_length() == Ok(Some(0))
                     && !cx.original().fields().contains(names::TRAILER) =>
@@ -479,8 +489,8 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             let ready = exchanges.iter_mut().filter(|exchange| exchange.is_within_share(machine));
             let Some(exchange) = ready.min_by_key(|exchange| machine.rank(exchange.stream)) else { return };
             exchange.pump(machine, &line.core, poll_cx, out);
-            // The content may be the request's own body, as an echo sends it. The bytes that it took must return to the peer's window
-            // now: the next turn may be one that waits for exactly these bytes.
+            // The content may be the request's own body, as an echo sends it. The bytes that it took must return to the
+            // peer's window now: the next turn may be one that waits for exactly these bytes.
             exchange.sync_reader(machine, poll_cx, out);
         }
     }
@@ -499,7 +509,8 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         match flushed {
             Flush::Complete => {}
             Flush::Blocked => {
-                // A connection with one stream keeps the low limit: it costs nothing there, and a slow reader is detected early.
+                // A connection with one stream keeps the low limit: it costs nothing there, and a slow reader is
+                // detected early.
                 if self.machine.is_multiplexed() && self.pauses_until_raise > 0 {
                     self.pauses_until_raise -= 1;
                     if self.pauses_until_raise == 0 {
@@ -522,8 +533,9 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         ControlFlow::Continue(())
     }
 
-    /// Ends the exchanges that are over. If a response was cut short, which its framing does not show, closes the connection with a reset: a
-    /// close without one looks like the end of a response that only the connection's end delimits.
+    /// Ends the exchanges that are over. If a response was cut short, which its framing does not show, closes the
+    /// connection with a reset: a close without one looks like the end of a response that only the connection's end
+    /// delimits.
     fn retire(&mut self, out: &mut WriteList) -> ControlFlow<()> {
         let Self { exchanges, machine, line, needs_lingering_close, awaited, .. } = self;
         let closing = machine.should_close();
@@ -537,7 +549,8 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
             }
         }
         let is_over = |exchange: &mut Exchange| {
-            // Before a close nothing is read for a last exchange whose body has no reader: the lingering close discards these bytes.
+            // Before a close nothing is read for a last exchange whose body has no reader: the lingering close discards
+            // these bytes.
             let last = closing && (exchange.discards() || !awaits_body);
             let reading = exchange.inbound == Inbound::Open && exchange.ending == Ending::Complete && !last;
             exchange.sending.is_done() && !reading

@@ -56,9 +56,9 @@ impl ExchangeWake {
         self.flag.ready.store(true, Ordering::Release);
     }
 
-    /// Registers `task` for the next wakeup. A wakeup has two steps: it sets the flag, then wakes the registered task, which uses the
-    /// registration up. A poll that runs between the steps serves the flag, but the second step then uses its registration up. So every
-    /// poll registers again, before [`take_ready`](Self::take_ready).
+    /// Registers `task` for the next wakeup. A wakeup has two steps: it sets the flag, then wakes the registered task,
+    /// which uses the registration up. A poll that runs between the steps serves the flag, but the second step then
+    /// uses its registration up. So every poll registers again, before [`take_ready`](Self::take_ready).
     pub(crate) fn register(&self, task: &Waker) {
         self.flag.task.register(task);
     }
@@ -73,7 +73,8 @@ impl ExchangeWake {
         &self.waker
     }
 
-    /// Returns whether there was a wakeup since the last call. A late wakeup by an earlier exchange of the slot costs one poll.
+    /// Returns whether there was a wakeup since the last call. A late wakeup by an earlier exchange of the slot costs
+    /// one poll.
     pub(crate) fn take_ready(&self) -> bool {
         self.flag.ready.load(Ordering::Relaxed) && self.flag.ready.swap(false, Ordering::Acquire)
     }

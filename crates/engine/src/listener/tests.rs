@@ -51,7 +51,8 @@ impl ListenerFixture {
         Self { listeners, _services: services, counters, other }
     }
 
-    /// Prepares a plan with this name and these listeners; those in `new` get sockets. Returns the addresses of the sockets.
+    /// Prepares a plan with this name and these listeners; those in `new` get sockets. Returns the addresses of the
+    /// sockets.
     fn prepare(&mut self, name: &str, keys: &[u64], new: &[u64]) -> Vec<SocketAddr> {
         let mut registry = Registry::default();
         registry.register_handler("name", |_, _| Ok(Box::new(NameHandler)));

@@ -1,4 +1,5 @@
-//! A client's machine, for connections to upstreams: HTTP/1.1 or HTTP/2 as the configuration or ALPN decides, or FastCGI.
+//! A client's machine, for connections to upstreams: HTTP/1.1 or HTTP/2 as the configuration or ALPN decides, or
+//! FastCGI.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -32,7 +33,8 @@ const WINDOW_RATE: u64 = 20_000_000;
 /// The largest window of a stream.
 const WINDOW_MAX: u64 = 4 * 1024 * 1024;
 
-/// Returns the window of a stream, in bytes, for [`WINDOW_RATE`]. The window is also the content of a response that waits for a slow client.
+/// Returns the window of a stream, in bytes, for [`WINDOW_RATE`]. The window is also the content of a response that
+/// waits for a slow client.
 fn stream_window(round_trip: Duration) -> u32 {
     let micros = u64::try_from(round_trip.as_micros()).unwrap_or(u64::MAX);
     (micros.saturating_mul(WINDOW_RATE / 1_000_000)).min(WINDOW_MAX) as u32
@@ -121,7 +123,8 @@ impl ClientMachine {
         each!(self, machine => machine.room())
     }
 
-    /// Begins an exchange. `before_tunnel`: the request's content if a tunnel follows it. After an error nothing was queued.
+    /// Begins an exchange. `before_tunnel`: the request's content if a tunnel follows it. After an error nothing was
+    /// queued.
     pub(crate) fn open(
         &mut self,
         call: &EngineCall,
@@ -166,7 +169,8 @@ impl ClientMachine {
         }
     }
 
-    /// Returns whether the upstream works on after a complete response, until an [`End`](ClientEvent::End): a FastCGI application may.
+    /// Returns whether the upstream works on after a complete response, until an [`End`](ClientEvent::End): a FastCGI
+    /// application may.
     pub(crate) fn is_application_running(&self) -> bool {
         match self {
             Self::FastCgi(machine) => !machine.is_idle(),

@@ -7,8 +7,9 @@
 //!                  Http1 ──Upgrade: h2c──► Http2               (RFC 7540 §3.2, where the listener allows it)
 //!   over TLS:      the choice of ALPN, to the end
 //! ```
-//! If the listener serves no protocol on a connection, `accept` or the TLS handshake closes it, and there is no machine.
-//! One type for both versions means one copy of the driver's code in the instruction cache; each command costs a well-predicted branch.
+//! If the listener serves no protocol on a connection, `accept` or the TLS handshake closes it, and there is no
+//! machine. One type for both versions means one copy of the driver's code in the instruction cache; each command costs
+//! a well-predicted branch.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -24,7 +25,8 @@ use causeway_message::{
 use super::{Framing, Machine, ServerEvent, ServerMachine, WaitsFor};
 use crate::listener::{HttpConfig, ListenerPlan};
 
-/// While the first bytes may still become HTTP/2's preface, the HTTP/1 machine gets at most this many of them: too few for a request line.
+/// While the first bytes may still become HTTP/2's preface, the HTTP/1 machine gets at most this many of them: too few
+/// for a request line.
 const SHOWN_MAX: usize = 3;
 /// Pipelined requests of HTTP/1.1 that may wait for one write.
 const PIPELINED_MAX: usize = 64;
@@ -86,8 +88,8 @@ impl Http1 {
         Self { server, http: Rc::clone(http), may_be_preface: false, is_cleartext: false }
     }
 
-    /// Returns how many of the first bytes the HTTP/1 machine gets; `None` if they are HTTP/2's preface. While they may become the preface,
-    /// the machine gets too few of them to respond, but enough to report that it waits for a head.
+    /// Returns how many of the first bytes the HTTP/1 machine gets; `None` if they are HTTP/2's preface. While they may
+    /// become the preface, the machine gets too few of them to respond, but enough to report that it waits for a head.
     #[cold]
     fn check_preface(&mut self, bytes: &[u8]) -> Option<usize> {
         // The preface begins like a request line, `PRI * HTTP/2.0`, so a few bytes do not tell the versions apart.
@@ -237,7 +239,8 @@ impl ServerMachine for HttpServerMachine {
             && http1.may_be_preface
         {
             match http1.check_preface(bytes) {
-                // RFC 9113 §3.4: GOAWAY may be omitted, because the peer does not use HTTP/2 either. Caddy closes likewise.
+                // RFC 9113 §3.4: GOAWAY may be omitted, because the peer does not use HTTP/2 either. Caddy closes
+                // likewise.
                 Some(_) if !http1.may_be_preface && !http1.http.protocols.http1 => {
                     http1.server.handle_eof();
                     let fault = ServerEvent::Fault { stream: None, fault: StatusCode::BAD_REQUEST };

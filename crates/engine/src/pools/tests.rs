@@ -198,7 +198,8 @@ fn a_party_gets_only_its_share_of_the_threads() {
         std::thread::yield_now();
     }
     pool.submit(hangs(), jobs.job(1)).unwrap();
-    // The second thread is free, and skips the queued job of `hangs.test`. Without a wakeup it would sleep for `THREAD_IDLE_TIMEOUT`.
+    // The second thread is free, and skips the queued job of `hangs.test`. Without a wakeup it would sleep for
+    // `THREAD_IDLE_TIMEOUT`.
     pool.submit(WORK().for_party("name", "answers.test"), jobs.job(2)).unwrap();
     assert_eq!(jobs.seen.recv_timeout(THREAD_IDLE_TIMEOUT / 2), Ok(2));
     drop(end);

@@ -4,7 +4,8 @@
 //!   this process:  duplicate_sockets ──► (the other process is ready) ──► release_socket_files ──► drain
 //!   the other one: start_with ──► accepts too ──► take_over_socket_files
 //! ```
-//! The files change hands in either order. Until `release_socket_files`, this process may also go on as if nothing had happened.
+//! The files change hands in either order. Until `release_socket_files`, this process may also go on as if nothing had
+//! happened.
 
 use std::collections::BTreeMap;
 use std::io;

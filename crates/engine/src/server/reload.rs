@@ -1,7 +1,7 @@
 //! Replaces the plan and the listeners of a running engine.
 //!
-//! The reload has two phases, so that the plan becomes active on every worker or on none. First every worker prepares all
-//! that may fail (sockets, modules' state). Then every worker activates it, each in one step.
+//! The reload has two phases, so that the plan becomes active on every worker or on none. First every worker prepares
+//! all that may fail (sockets, modules' state). Then every worker activates it, each in one step.
 
 use std::io;
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use crate::tls::{Certificates, TlsPlan};
 impl Engine {
     /// Replaces the plan and the listeners. Completes when every worker uses the plan and removed listeners are closed.
     ///
-    /// - A listener whose address was in the old plan too keeps its sockets and their backlog. Its idle connections stay
-    ///   open; their next request uses the new plan, server, timeouts and limits.
+    /// - A listener whose address was in the old plan too keeps its sockets and their backlog. Its idle connections
+    ///   stay open; their next request uses the new plan, server, timeouts and limits.
     /// - Running exchanges finish under the plan with which they started. It is freed after the last of them
     ///   ([`live_plans`](Self::live_plans)).
-    /// - A removed listener accepts its backlog and closes. Its idle connections close; busy ones end gracefully after their
-    ///   exchange.
+    /// - A removed listener accepts its backlog and closes. Its idle connections close; busy ones end gracefully after
+    ///   their exchange.
     /// - TLS connections keep their negotiated parameters, and older sessions can be resumed.
     ///
     /// Dropping the future early leaves either the old plan or the new one active, never a part of each.
     ///
     /// # Errors
-    /// The first listener that cannot be bound or whose TLS policy is invalid, or a worker that could not prepare the plan.
-    /// The old plan and listeners then stay active, and all new sockets are closed.
+    /// The first listener that cannot be bound or whose TLS policy is invalid, or a worker that could not prepare the
+    /// plan. The old plan and listeners then stay active, and all new sockets are closed.
     pub async fn reload(
         &mut self,
         listeners: Vec<ListenerSpec>,
@@ -76,8 +76,9 @@ impl Engine {
     }
 }
 
-/// The removed listeners, shared by all workers until each has closed their sockets. The worker that drops it last tells
-/// all workers to forget the listeners; so this does not depend on the reload's future, which may have been dropped.
+/// The removed listeners, shared by all workers until each has closed their sockets. The worker that drops it last
+/// tells all workers to forget the listeners; so this does not depend on the reload's future, which may have been
+/// dropped.
 pub(crate) struct Closing {
     keys: Arc<[ListenerKey]>,
     inboxes: Vec<UnboundedSender<Command>>,
@@ -91,8 +92,8 @@ impl Drop for Closing {
             return;
         }
         for inbox in &self.inboxes {
-            // Connections of these listeners that one worker handed to another precede this command in that worker's queue.
-            // Sending fails only when the worker has ended.
+            // Connections of these listeners that one worker handed to another precede this command in that worker's
+            // queue. Sending fails only when the worker has ended.
             let _ = inbox.send(Command::Forget(Arc::clone(&self.keys)));
         }
     }

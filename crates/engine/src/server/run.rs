@@ -123,8 +123,8 @@ mod tests {
     use super::*;
     use crate::server::{Engine, EngineSpec};
 
-    /// A drain does not reach all workers at the same time. A worker without connections must outlast it, because the others still
-    /// hand over connections: its end would reset them.
+    /// A drain does not reach all workers at the same time. A worker without connections must outlast it, because the
+    /// others still hand over connections: its end would reset them.
     #[test]
     fn an_idle_worker_outlasts_the_acceptors_of_other_workers() {
         let registry = Registry::default();

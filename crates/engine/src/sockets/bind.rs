@@ -58,8 +58,9 @@ pub(super) struct Own {
 }
 
 impl Own {
-    /// Returns whether an address in use may be in use by this process, and can be shared: an ending listener has it, or it
-    /// overlaps one of ours. Of two overlapping addresses the kernel delivers a connection to the more specific one.
+    /// Returns whether an address in use may be in use by this process, and can be shared: an ending listener has it,
+    /// or it overlaps one of ours. Of two overlapping addresses the kernel delivers a connection to the more specific
+    /// one.
     fn shares(&self, address: SocketAddr) -> bool {
         !self.stay.contains(&address) && self.stay.iter().chain(&self.end).any(|own| overlap(*own, address))
     }
@@ -75,10 +76,10 @@ fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
 
 /// Binds and listens on one socket per worker.
 ///
-/// The first socket is bound without `SO_REUSEPORT`, so that a port in use by another program is detected. The option is set
-/// on it afterwards, and the further sockets bind with it. (From then on another process of this user can bind the port too,
-/// if it sets the option.) When a listener of our own occupies the address, the first socket is bound with the option as
-/// well: the kernel allows this among sockets that all have it.
+/// The first socket is bound without `SO_REUSEPORT`, so that a port in use by another program is detected. The option
+/// is set on it afterwards, and the further sockets bind with it. (From then on another process of this user can bind
+/// the port too, if it sets the option.) When a listener of our own occupies the address, the first socket is bound
+/// with the option as well: the kernel allows this among sockets that all have it.
 ///
 /// # Errors
 /// No candidate address can be bound, or another listener of the plan has the address.
@@ -116,7 +117,8 @@ fn is_in_use(bound: &io::Result<Socket>) -> bool {
     bound.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
 }
 
-/// Returns whether binding failed because the machine does not have the address: a machine without IPv6 has none of its addresses.
+/// Returns whether binding failed because the machine does not have the address: a machine without IPv6 has none of its
+/// addresses.
 pub fn is_absent_address(error: &io::Error) -> bool {
     let no_family = rustix::io::Errno::AFNOSUPPORT.raw_os_error();
     error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(no_family)

@@ -1,8 +1,8 @@
 //! From the listening sockets of another process of this program to sockets, at least one for each worker.
 //!
-//! The sockets are the same open ones in both processes, so their backlogs lose no connection: each process accepts from them
-//! until it closes its descriptors. Each socket of a port has a backlog of its own (SO_REUSEPORT), so every one that is handed over
-//! is accepted from, also if this process has fewer workers.
+//! The sockets are the same open ones in both processes, so their backlogs lose no connection: each process accepts
+//! from them until it closes its descriptors. Each socket of a port has a backlog of its own (SO_REUSEPORT), so every
+//! one that is handed over is accepted from, also if this process has fewer workers.
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
@@ -17,14 +17,14 @@ use super::unix::address_of;
 pub struct HandedSockets {
     /// The listener's socket as configured, in the form of a configuration.
     pub name: String,
-    /// The sockets, which listen: one for each worker of the other process, or any number of duplicates of a Unix socket, or the one
-    /// of [`HandedSockets::own`].
+    /// The sockets, which listen: one for each worker of the other process, or any number of duplicates of a Unix
+    /// socket, or the one of [`HandedSockets::own`].
     pub descriptors: Vec<OwnedFd>,
 }
 
 impl HandedSockets {
-    /// A listening socket that this process has opened, and the configuration of its listener. All workers share it. It does not block from
-    /// then on, and closes with the listener.
+    /// A listening socket that this process has opened, and the configuration of its listener. All workers share it. It
+    /// does not block from then on, and closes with the listener.
     pub fn own(descriptor: OwnedFd) -> (Self, ListeningSocket) {
         let socket = ListeningSocket::Descriptor(descriptor.as_raw_fd());
         (Self { name: socket.to_string(), descriptors: vec![descriptor] }, socket)
@@ -63,7 +63,8 @@ pub(super) fn adopt(
         // All descriptors of a Unix socket have one backlog, so one a worker is enough.
         sockets.truncate(workers);
     }
-    // SO_REUSEPORT is set on the sockets of the former process, so further ones of the same user can be bound beside them.
+    // SO_REUSEPORT is set on the sockets of the former process, so further ones of the same user can be bound beside
+    // them.
     while sockets.len() < workers {
         sockets.push(match address.socket_addr() {
             Some(ip) => {

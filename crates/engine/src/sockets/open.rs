@@ -1,7 +1,8 @@
 //! From a listening socket that is open already to sockets, one for each worker.
 //!
-//! The process has inherited the socket from the program that started it, such as systemd, which may keep it open beyond the end of
-//! this process: then no connection is refused during a restart. Or code of this process has opened the socket, and hands it over.
+//! The process has inherited the socket from the program that started it, such as systemd, which may keep it open
+//! beyond the end of this process: then no connection is refused during a restart. Or code of this process has opened
+//! the socket, and hands it over.
 
 use std::fs;
 use std::io;
@@ -17,13 +18,13 @@ use crate::transport::prepare_listener;
 /// `O_CLOEXEC` of Linux, as `/proc` shows it.
 const CLOSE_ON_EXEC: u32 = 0o2_000_000;
 
-/// Duplicates the socket for each worker. All duplicates share one backlog: the kernel wakes every worker that
-/// waits, and one of them gets the connection. The original of an inherited one stays open, so a later plan can use it again; one in `own`
-/// belongs to the listener.
+/// Duplicates the socket for each worker. All duplicates share one backlog: the kernel wakes every worker that waits,
+/// and one of them gets the connection. The original of an inherited one stays open, so a later plan can use it again;
+/// one in `own` belongs to the listener.
 ///
 /// # Errors
-/// It is no listening socket, or without `own` the process has inherited none with this descriptor, or `is_twice`: another listener of the
-/// plan has it.
+/// It is no listening socket, or without `own` the process has inherited none with this descriptor, or `is_twice`:
+/// another listener of the plan has it.
 pub(super) fn share(
     descriptor: RawFd,
     own: Option<Vec<Socket>>,
@@ -79,14 +80,14 @@ fn duplicate(descriptor: RawFd) -> io::Result<Socket> {
         return Err(io::Error::new(io::ErrorKind::NotFound, words));
     }
     #[expect(unsafe_code, reason = "only a number denotes an inherited descriptor")]
-    // SAFETY: the descriptor is open, as `is_inherited` has seen, and stays open: no value of this process owns an inherited
-    // descriptor and could close it.
+    // SAFETY: the descriptor is open, as `is_inherited` has seen, and stays open: no value of this process owns an
+    // inherited descriptor and could close it.
     let inherited = unsafe { BorrowedFd::borrow_raw(descriptor) };
     SockRef::from(&inherited).try_clone()
 }
 
-/// Returns whether the descriptor is open and was open at the start of the process. The process opens its own descriptors
-/// with close-on-exec, which no inherited descriptor has.
+/// Returns whether the descriptor is open and was open at the start of the process. The process opens its own
+/// descriptors with close-on-exec, which no inherited descriptor has.
 fn is_inherited(descriptor: RawFd) -> bool {
     let Ok(text) = fs::read_to_string(format!("/proc/self/fdinfo/{descriptor}")) else { return false };
     let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));

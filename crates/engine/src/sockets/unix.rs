@@ -65,11 +65,11 @@ impl Drop for Owned {
     }
 }
 
-/// Binds one Unix socket and duplicates it for each worker. All duplicates share one backlog: the kernel wakes every worker
-/// that waits, and one of them gets the connection.
+/// Binds one Unix socket and duplicates it for each worker. All duplicates share one backlog: the kernel wakes every
+/// worker that waits, and one of them gets the connection.
 ///
-/// A file that an ended process has left is replaced. No other file is: Caddy removes any file, and so may remove a socket in
-/// use, or data of the operator.
+/// A file that an ended process has left is replaced. No other file is: Caddy removes any file, and so may remove a
+/// socket in use, or data of the operator.
 ///
 /// # Errors
 /// The path is in use or cannot be bound, or `is_twice`: another listener of the plan has it.
@@ -96,7 +96,8 @@ fn listen(address: &UnixAddress) -> io::Result<(Socket, Option<SocketFile>)> {
     } else {
         let path = Path::new(&*address.path);
         remove_stale(path)?;
-        // The file gets the mode of the socket less the umask. No client may connect before the next call sets its mode.
+        // The file gets the mode of the socket less the umask. No client may connect before the next call sets its
+        // mode.
         fchmod(&socket, Mode::from_raw_mode(address.mode))?;
         socket.bind(&SockAddr::unix(path)?).map_err(|error| at_path(error, path))?;
         let file = SocketFile::at(path)?;

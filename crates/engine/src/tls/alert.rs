@@ -35,7 +35,8 @@ pub(super) enum Meaning {
 /// Interprets the content of an alert record.
 pub(super) fn meaning(content: &[u8], is_tls13: bool) -> Meaning {
     let &[level, description] = content else {
-        // RFC 8446 §5.4: an alert record must not be empty. RFC 5246 lets alerts be split and joined, which no peer does.
+        // RFC 8446 §5.4: an alert record must not be empty. RFC 5246 lets alerts be split and joined, which no peer
+        // does.
         return Meaning::Wrong(if content.is_empty() { UNEXPECTED_MESSAGE } else { DECODE_ERROR });
     };
     match (level, description) {
@@ -51,8 +52,8 @@ pub(super) fn meaning(content: &[u8], is_tls13: bool) -> Meaning {
     }
 }
 
-/// Returns the alert description for a handshake error for which rustls has queued no alert, or `None` when the error is an
-/// alert from the peer.
+/// Returns the alert description for a handshake error for which rustls has queued no alert, or `None` when the error
+/// is an alert from the peer.
 pub(super) fn description(error: &Error) -> Option<u8> {
     let description = match error {
         Error::AlertReceived(_) => return None,

@@ -9,8 +9,8 @@ use x509_parser::prelude::{FromDer as _, SubjectPublicKeyInfo, X509Certificate, 
 /// The error of a certificate or a key that does not parse.
 pub(super) const BAD: Error = Error::InvalidCertificate(CertificateError::BadEncoding);
 
-/// Combines a chain, leaf first, with the leaf's key, after a check that they belong together. rustls's own check refuses
-/// leaves of version 1.
+/// Combines a chain, leaf first, with the leaf's key, after a check that they belong together. rustls's own check
+/// refuses leaves of version 1.
 pub(super) fn certified_key(
     chain: Vec<CertificateDer<'static>>,
     key: &PrivateKeyDer<'static>,
@@ -25,8 +25,8 @@ pub(super) fn certified_key(
     Ok(CertifiedKey::new(chain, signer))
 }
 
-/// Verifies a client's certificate that is itself one of the authorities, of any version: it is valid at `now`, and its extended key
-/// usages, if it has any, include client authentication (RFC 5280 §4.2.1.12).
+/// Verifies a client's certificate that is itself one of the authorities, of any version: it is valid at `now`, and its
+/// extended key usages, if it has any, include client authentication (RFC 5280 §4.2.1.12).
 pub(super) fn verify_listed(client: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
     let leaf = parse(client)?;
     verify_time(&leaf, now)?;
@@ -36,8 +36,9 @@ pub(super) fn verify_listed(client: &CertificateDer<'_>, now: UnixTime) -> Resul
     }
 }
 
-/// Returns whether a certificate may be the issuer of others by Go's rules, which are those of RFC 5280 §6.1.4: it is a CA by
-/// basicConstraints, and its key usages, if it has any, include the signing of certificates. Version 1 has no such fields.
+/// Returns whether a certificate may be the issuer of others by Go's rules, which are those of RFC 5280 §6.1.4: it is a
+/// CA by basicConstraints, and its key usages, if it has any, include the signing of certificates. Version 1 has no
+/// such fields.
 pub(super) fn may_sign(certificate: &X509Certificate<'_>) -> bool {
     let has_usage = || match certificate.key_usage() {
         Ok(usage) => usage.is_none_or(|usage| usage.value.key_cert_sign()),

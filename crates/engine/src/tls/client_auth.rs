@@ -61,15 +61,16 @@ pub(super) fn verifier(
     }))
 }
 
-/// An authority with the verifier of the chains that lead to it. One for each, since an authority counts only within its dates.
+/// An authority with the verifier of the chains that lead to it. One for each, since an authority counts only within
+/// its dates.
 #[derive(Debug)]
 struct TrustedAuthority {
     certificate: CertificateDer<'static>,
     verifier: Arc<dyn ClientCertVerifier>,
 }
 
-/// Certificates that stand for clients: those with the same key, and those whose certificates lead to one of them. For the choice
-/// among the clients that a listener with `RequireAndVerify` has admitted.
+/// Certificates that stand for clients: those with the same key, and those whose certificates lead to one of them. For
+/// the choice among the clients that a listener with `RequireAndVerify` has admitted.
 #[derive(Debug, Clone)]
 pub struct ClientTrust {
     verifier: Arc<dyn ClientCertVerifier>,
@@ -91,8 +92,9 @@ impl ClientTrust {
         Ok(Self { verifier, keys: keys.collect() })
     }
 
-    /// Whether the certificates stand for the client that has proved to have the key of `leaf`. `intermediates` are the other
-    /// certificates that the client sent: they count only as far as signatures lead through them. Costs a few signature checks.
+    /// Whether the certificates stand for the client that has proved to have the key of `leaf`. `intermediates` are the
+    /// other certificates that the client sent: they count only as far as signatures lead through them. Costs a few
+    /// signature checks.
     pub fn includes(&self, leaf: &[u8], intermediates: &[Box<[u8]>], now: SystemTime) -> bool {
         // A clock before 1970 verifies nothing.
         let Ok(now) = now.duration_since(SystemTime::UNIX_EPOCH) else { return false };
@@ -109,8 +111,8 @@ impl ClientTrust {
     }
 }
 
-/// Verifies a client's certificate. The client always proves that it has the certificate's key; the mode decides whether the
-/// chain must lead to an authority, and a list of leaves may restrict the certificate further.
+/// Verifies a client's certificate. The client always proves that it has the certificate's key; the mode decides
+/// whether the chain must lead to an authority, and a list of leaves may restrict the certificate further.
 #[derive(Debug)]
 struct ClientChainVerifier {
     /// Whether the mode verifies the chain.
@@ -128,8 +130,8 @@ struct ClientChainVerifier {
 }
 
 impl ClientChainVerifier {
-    /// Verifies that a chain leads to one of the authorities within its dates, as Go does. The error is that of the authority that came
-    /// closest.
+    /// Verifies that a chain leads to one of the authorities within its dates, as Go does. The error is that of the
+    /// authority that came closest.
     fn verify_chain(
         &self,
         leaf: &CertificateDer<'_>,
@@ -151,8 +153,8 @@ impl ClientChainVerifier {
 }
 
 impl ClientChainVerifier {
-    /// Returns whether a handshake's signature is verified without webpki. webpki refuses certificates of version 1, and those with unknown
-    /// critical extensions, which RFC 5280 §4.2 forbids only where a certificate is verified.
+    /// Returns whether a handshake's signature is verified without webpki. webpki refuses certificates of version 1,
+    /// and those with unknown critical extensions, which RFC 5280 §4.2 forbids only where a certificate is verified.
     fn bypasses_webpki(&self, leaf: &CertificateDer<'_>) -> bool {
         !self.verifies || x509_v1::is_x509_v1(leaf)
     }
@@ -174,8 +176,8 @@ impl ClientCertVerifier for ClientChainVerifier {
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
         if self.verifies {
-            // As Go: a certificate in the pool is its own chain. webpki refuses it as a leaf if it is marked as a CA, which
-            // self-signed certificates usually are.
+            // As Go: a certificate in the pool is its own chain. webpki refuses it as a leaf if it is marked as a CA,
+            // which self-signed certificates usually are.
             if self.authorities.iter().any(|authority| authority[..] == **leaf) {
                 certificate_checks::verify_listed(leaf, now)?;
             } else if x509_v1::is_x509_v1(leaf) {
@@ -271,8 +273,8 @@ mod tests {
         }
     }
 
-    // Go's x509.Verify, RFC 5280 §6.1.4: a listed certificate signs others only if it is an authority by its extensions, and within
-    // its dates. Else one client could name itself as another, or renew its own certificate.
+    // Go's x509.Verify, RFC 5280 §6.1.4: a listed certificate signs others only if it is an authority by its
+    // extensions, and within its dates. Else one client could name itself as another, or renew its own certificate.
     #[test]
     fn only_authorities_sign() {
         let now = UnixTime::now();

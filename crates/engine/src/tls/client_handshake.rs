@@ -1,4 +1,5 @@
-//! The handshake in the client's role: the configuration of an upstream, our client certificate, and a transport over the keys.
+//! The handshake in the client's role: the configuration of an upstream, our client certificate, and a transport over
+//! the keys.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -44,8 +45,8 @@ pub(crate) struct Connected<T: Transport = TcpStream> {
 }
 
 impl Connector {
-    /// Creates a connector for the upstream at `host`; `None` for a Unix socket, which has no name. The first use of the
-    /// system's authorities reads them from disk, so this may block.
+    /// Creates a connector for the upstream at `host`; `None` for a Unix socket, which has no name. The first use of
+    /// the system's authorities reads them from disk, so this may block.
     ///
     /// # Errors
     /// The name, a root, the certificate or its key is invalid; the text is for the operator.
@@ -98,7 +99,8 @@ impl Connector {
     /// # Errors
     /// The socket, the verification or the protocol failed; the text is for the operator's log.
     pub(crate) async fn connect<T: Transport>(&self, core: &Rc<Core>, mut lower: T) -> Result<Connected<T>, String> {
-        // The key log is part of rustls's configuration, so each handshake needs a copy; the session cache in it is shared.
+        // The key log is part of rustls's configuration, so each handshake needs a copy; the session cache in it is
+        // shared.
         let secret = Arc::new(WriteSecret::client());
         let mut config = ClientConfig::clone(&self.config);
         config.key_log = Arc::clone(&secret) as _;

@@ -1,5 +1,5 @@
-//! The fields of a ClientHello that rustls does not return (RFC 8446 §4.1.2). rustls has accepted or refused the message already, so this
-//! decides no access: a malformed message has no fields.
+//! The fields of a ClientHello that rustls does not return (RFC 8446 §4.1.2). rustls has accepted or refused the
+//! message already, so this decides no access: a malformed message has no fields.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -13,8 +13,8 @@ const HOST_NAME: u8 = 0;
 /// RFC 8446 §4.2.1.
 const SUPPORTED_VERSIONS: u16 = 43;
 
-/// Returns the server name of a client's first records if it is an IP address. RFC 6066 §3 does not permit it, and rustls ignores it, but
-/// some clients send it.
+/// Returns the server name of a client's first records if it is an IP address. RFC 6066 §3 does not permit it, and
+/// rustls ignores it, but some clients send it.
 pub(super) fn server_address(records: &[u8]) -> Option<IpAddr> {
     let message = first_message(records)?;
     let mut extension = HelloFields::parse(&message)?.extension(SERVER_NAME)?;
@@ -38,7 +38,8 @@ pub(super) fn is_before_tls12(records: &[u8]) -> bool {
     }
 }
 
-/// Returns the first handshake message, with its header, if it is complete. It may be fragmented over records (RFC 8446 §5.1).
+/// Returns the first handshake message, with its header, if it is complete. It may be fragmented over records (RFC 8446
+/// §5.1).
 fn first_message(mut records: &[u8]) -> Option<Cow<'_, [u8]>> {
     let mut message = Cow::Borrowed(&[][..]);
     loop {

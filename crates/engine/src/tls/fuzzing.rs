@@ -1,4 +1,5 @@
-//! A connection without sockets, for the fuzz target `tls_records`: our server, and a client that seals arbitrary records.
+//! A connection without sockets, for the fuzz target `tls_records`: our server, and a client that seals arbitrary
+//! records.
 
 use std::sync::Arc;
 

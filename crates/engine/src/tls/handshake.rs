@@ -5,14 +5,15 @@
 //!       │             │            │                 │
 //!       └─ plain HTTP └─ no match  └─ not found      └─ fault  ──► a response or an alert, then the close
 //! ```
-//! rustls's `Acceptor` parses the ClientHello first, since the configuration depends on it; then the rustls connection reads
-//! these bytes again, from our own buffer. The listener's head timeout covers the whole handshake; it
-//! starts again after a certificate was obtained from an authority, which may take [`OBTAIN_LIMIT`].
+//! rustls's `Acceptor` parses the ClientHello first, since the configuration depends on it; then the rustls connection
+//! reads these bytes again, from our own buffer. The listener's head timeout covers the whole handshake; it starts
+//! again after a certificate was obtained from an authority, which may take [`OBTAIN_LIMIT`].
 //!
-//! A full TLS 1.3 handshake takes 180 µs of CPU time with an ECDSA P-256 certificate and 460 µs with RSA-2048, including
-//! the accept and a first request; longer RSA keys take a multiple. With an RSA key, a thread of the signature pool runs the
-//! step that signs. Other keys are used on the worker, although they exceed a handler's usual time: the pool's threads run
-//! at a lower priority than busy workers, so offloaded handshakes would delay new connections under load.
+//! A full TLS 1.3 handshake takes 180 µs of CPU time with an ECDSA P-256 certificate and 460 µs with RSA-2048,
+//! including the accept and a first request; longer RSA keys take a multiple. With an RSA key, a thread of the
+//! signature pool runs the step that signs. Other keys are used on the worker, although they exceed a handler's usual
+//! time: the pool's threads run at a lower priority than busy workers, so offloaded handshakes would delay new
+//! connections under load.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -55,8 +56,8 @@ fn is_plain_http(bytes: &[u8]) -> bool {
 
 /// Maximum number of bytes that are read from a refused peer before the close.
 const LINGER_BYTES_MAX: usize = 64 * 1024;
-/// How long a handshake waits while its certificate is obtained ([`Certificates::obtain`](super::Certificates::obtain)), instead of the
-/// listener's head timeout.
+/// How long a handshake waits while its certificate is obtained
+/// ([`Certificates::obtain`](super::Certificates::obtain)), instead of the listener's head timeout.
 const OBTAIN_LIMIT: Duration = Duration::from_secs(60);
 
 type ServerSession = Session<UnbufferedServerConnection>;
@@ -68,8 +69,8 @@ pub(crate) struct Secured {
     pub(crate) profiler: ProfilerState,
 }
 
-/// Spawns the task of a handshake, whose connection has a profiler stamp. On success `start` takes the connection over. Until
-/// then the handshake holds the connection's place in the worker's count.
+/// Spawns the task of a handshake, whose connection has a profiler stamp. On success `start` takes the connection over.
+/// Until then the handshake holds the connection's place in the worker's count.
 pub(crate) fn spawn_handshake(
     core: &Rc<Core>,
     listener: &Rc<Listener>,
@@ -167,8 +168,9 @@ impl Handshake {
             None => client_hello::server_address(inbound.sealed()).map(|address| address.to_string()),
         };
         if name.as_ref().is_some_and(|name| name.ends_with('.')) {
-            // RFC 6066 §3: a server name has no trailing dot. Certificate lookup would ignore the dot where policy matching
-            // does not, so a client could bypass the policy that requires its certificate. Go refuses such names too.
+            // RFC 6066 §3: a server name has no trailing dot. Certificate lookup would ignore the dot where policy
+            // matching does not, so a client could bypass the policy that requires its certificate. Go refuses such
+            // names too.
             tracing::debug!(peer = %self.endpoints, server_name = name.as_deref(), "refusing a server name with a trailing dot");
             return Err(Refusal::alert(alert::DECODE_ERROR));
         }
@@ -240,8 +242,8 @@ impl Handshake {
                 tracing::debug!(peer = %self.endpoints, %error, "TLS handshake failed");
                 return Err(Refusal::Send(session.out));
             }
-            // Only our first flight needs a signature, so later steps stay on the worker. After a HelloRetryRequest, which
-            // counts as a flight here, the signature is in the second.
+            // Only our first flight needs a signature, so later steps stay on the worker. After a HelloRetryRequest,
+            // which counts as a flight here, the signature is in the second.
             flights += u8::from(!session.out.is_empty() && flights < 2);
             let is_retried = session.tls.handshake_kind() == Some(HandshakeKind::FullWithHelloRetryRequest);
             is_slow &= flights < 1 + u8::from(is_retried);
@@ -294,7 +296,8 @@ impl Handshake {
         }
     }
 
-    /// Returns the refusal of a client that speaks HTTP without TLS; `None` while the head of a request to redirect is incomplete.
+    /// Returns the refusal of a client that speaks HTTP without TLS; `None` while the head of a request to redirect is
+    /// incomplete.
     fn answer_plain_http(&self, bytes: &[u8]) -> Option<Refusal> {
         match self.listener.plan().redirect_bytes_max {
             Some(max) if redirect::is_cut(bytes, max) => None,
@@ -305,7 +308,8 @@ impl Handshake {
         }
     }
 
-    /// Gives the acceptor the `fresh` ones of all `bytes` of the client. Returns `None` while the ClientHello is incomplete.
+    /// Gives the acceptor the `fresh` ones of all `bytes` of the client. Returns `None` while the ClientHello is
+    /// incomplete.
     fn feed_acceptor(
         &self,
         acceptor: &mut Acceptor,
@@ -319,8 +323,8 @@ impl Handshake {
                 // The acceptor may take a part of the bytes at a time. Without progress the ClientHello is too long.
                 Ok(None) if matches!(read, Ok(1..)) => {}
                 Ok(None) => return Err(Refusal::alert(alert::DECODE_ERROR)),
-                // rustls looks for the extension before the version. Clients without TLS 1.2 need not send it, and RFC 5246
-                // Appendix E.1 has an alert for them.
+                // rustls looks for the extension before the version. Clients without TLS 1.2 need not send it, and RFC
+                // 5246 Appendix E.1 has an alert for them.
                 Err((Error::PeerIncompatible(PeerIncompatible::SignatureAlgorithmsExtensionRequired), _))
                     if client_hello::is_before_tls12(bytes) =>
                 {
@@ -401,8 +405,8 @@ impl Handshake {
         Ok(())
     }
 
-    /// Sends the final bytes, then reads and discards input within the deadline and [`LINGER_BYTES_MAX`]. A close with unread
-    /// input makes the kernel send a reset, which can destroy the final bytes before the peer reads them.
+    /// Sends the final bytes, then reads and discards input within the deadline and [`LINGER_BYTES_MAX`]. A close with
+    /// unread input makes the kernel send a reset, which can destroy the final bytes before the peer reads them.
     async fn send_and_linger(&self, bytes: &[u8]) {
         let mut left = LINGER_BYTES_MAX;
         let told = async {
@@ -419,8 +423,9 @@ impl Handshake {
         let _ = told.await;
     }
 
-    /// Waits for `poll`, a socket operation or an offloaded step, until the deadline. The wait also ends when the listener ends before the
-    /// peer has sent a byte; while another process takes over, that is after the time for idle connections.
+    /// Waits for `poll`, a socket operation or an offloaded step, until the deadline. The wait also ends when the
+    /// listener ends before the peer has sent a byte; while another process takes over, that is after the time for idle
+    /// connections.
     async fn wait<T>(
         &self,
         mut poll: impl FnMut(&mut TcpStream, &mut PollContext<'_>) -> Poll<io::Result<T>>,
@@ -437,7 +442,8 @@ impl Handshake {
             // A process that another one replaces has time for a ClientHello that is on its way.
             let idle_until = self.core.lifecycle.idle_until().filter(|until| clock::now() < *until);
             if self.listener.is_ending() && self.is_silent.get() && idle_until.is_none() {
-                // Bytes may have arrived before the listener ended, and only another run of the reactor would show them.
+                // Bytes may have arrived before the listener ended, and only another run of the reactor would show
+                // them.
                 if self.has_polled_since_end.replace(true) {
                     return Poll::Ready(Err(Refusal::Close));
                 }
@@ -453,8 +459,8 @@ impl Handshake {
         .await
     }
 
-    /// Returns whether the listener serves the negotiated version of HTTP. Without ALPN that is HTTP/1, which a listener may
-    /// exclude. After the handshake of a TLS-ALPN-01 challenge nothing is served.
+    /// Returns whether the listener serves the negotiated version of HTTP. Without ALPN that is HTTP/1, which a
+    /// listener may exclude. After the handshake of a TLS-ALPN-01 challenge nothing is served.
     fn is_served(&self, session: &ServerSession) -> bool {
         let protocols = self.listener.plan().http.protocols;
         match session.tls.alpn_protocol() {
@@ -464,7 +470,8 @@ impl Handshake {
         }
     }
 
-    /// Ends a connection whose protocol is not served, as Go's server does: close_notify follows the finished handshake.
+    /// Ends a connection whose protocol is not served, as Go's server does: close_notify follows the finished
+    /// handshake.
     async fn close(&self, session: ServerSession) {
         tracing::debug!(peer = %self.endpoints, "closing after the handshake: the negotiated protocol is not served");
         let Ok((secrets, keys)) = session.tls.dangerous_into_kernel_connection() else { return };

@@ -1,7 +1,7 @@
 //! Reassembles post-handshake messages from records.
 //!
-//! RFC 8446 §5.1, RFC 5246 §6.2.1: a message may be split over records, and a record may hold several. A message within one
-//! record is parsed in place; only a split message is copied, up to [`MESSAGE_BYTES_MAX`].
+//! RFC 8446 §5.1, RFC 5246 §6.2.1: a message may be split over records, and a record may hold several. A message within
+//! one record is parsed in place; only a split message is copied, up to [`MESSAGE_BYTES_MAX`].
 
 use super::alert;
 use super::record::RecordError;
@@ -38,8 +38,8 @@ impl Messages {
         !self.part.is_empty()
     }
 
-    /// Calls `handle` with each message that this record completes, and stores the incomplete rest. A message whose type is not
-    /// in `expected` is refused at its first byte, before any of it is stored.
+    /// Calls `handle` with each message that this record completes, and stores the incomplete rest. A message whose
+    /// type is not in `expected` is refused at its first byte, before any of it is stored.
     ///
     /// # Errors
     /// The record is empty, a message has an unexpected type or length, or `handle` failed.
@@ -53,8 +53,8 @@ impl Messages {
             // RFC 8446 §5.4, RFC 5246 §6.2.1: handshake records must not be empty.
             return Err(RecordError(alert::UNEXPECTED_MESSAGE));
         }
-        // First completes the stored message: its header, which may be split too, then its body. The length is checked as soon
-        // as the header is complete, so `part` never exceeds the bound.
+        // First completes the stored message: its header, which may be split too, then its body. The length is checked
+        // as soon as the header is complete, so `part` never exceeds the bound.
         while self.is_amid() && !content.is_empty() {
             let missing = match bytes(&self.part)? {
                 Some(bytes) => bytes - self.part.len(),
@@ -105,7 +105,8 @@ fn check(message: &[u8], expected: &[u8]) -> Result<(), RecordError> {
     }
 }
 
-/// Returns the length of the message at the front of `message`, header included, or `None` while its header is incomplete.
+/// Returns the length of the message at the front of `message`, header included, or `None` while its header is
+/// incomplete.
 fn bytes(message: &[u8]) -> Result<Option<usize>, RecordError> {
     let Some(&[kind, high, middle, low]) = message.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
     let bytes = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
@@ -134,8 +135,8 @@ mod tests {
         )
     }
 
-    /// RFC 8446 §5.1: every split of messages over records yields equal messages, and a message is incomplete exactly when a
-    /// record does not end with a message's end.
+    /// RFC 8446 §5.1: every split of messages over records yields equal messages, and a message is incomplete exactly
+    /// when a record does not end with a message's end.
     #[test]
     fn rfc8446_5_1_messages_are_split_and_joined() {
         let bytes = [&[4, 0, 0, 3, 1, 2, 3][..], &[4, 0, 0, 0], &[1, 0, 0, 2, 8, 9], &[24, 0, 0, 1, 1]].concat();

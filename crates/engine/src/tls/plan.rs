@@ -1,4 +1,5 @@
-//! A listener's TLS policies, ready to run: made when a configuration loads, off the workers, and shared by all workers.
+//! A listener's TLS policies, ready to run: made when a configuration loads, off the workers, and shared by all
+//! workers.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -19,7 +20,8 @@ use super::{Certificates, ObtainedCertificate, SessionTickets, SoughtCertificate
 /// The protocol name by which an authority verifies a TLS-ALPN-01 challenge (RFC 8737 §4).
 pub(super) const CHALLENGE_ALPN: &[u8] = b"acme-tls/1";
 
-/// An invalid TLS policy, a mistake in the configuration. Displays the listener's address, the policy's index and the reason.
+/// An invalid TLS policy, a mistake in the configuration. Displays the listener's address, the policy's index and the
+/// reason.
 #[derive(Debug)]
 pub struct TlsError {
     listener: ListeningSocket,
@@ -62,8 +64,8 @@ impl fmt::Display for TlsError {
 
 impl std::error::Error for TlsError {}
 
-/// Encrypts and decrypts session tickets, unless a configuration sets others. The process has one, so a session resumes on any worker and
-/// across reloads; rustls rotates its keys.
+/// Encrypts and decrypts session tickets, unless a configuration sets others. The process has one, so a session resumes
+/// on any worker and across reloads; rustls rotates its keys.
 #[derive(Debug, Clone)]
 pub(crate) struct Tickets(Arc<dyn ProducesTickets>);
 
@@ -145,8 +147,8 @@ impl TlsPlan {
             .collect()
     }
 
-    /// Returns whether a connection admitted by this plan may continue under `other` after a reload: either neither plan
-    /// authenticates or drops clients, or their policies are equal.
+    /// Returns whether a connection admitted by this plan may continue under `other` after a reload: either neither
+    /// plan authenticates or drops clients, or their policies are equal.
     pub(crate) fn admits_as(&self, other: &Self) -> bool {
         // The client was admitted by rules that the new plan may not have, and the connection keeps no proof of them.
         let is_open =
@@ -160,8 +162,8 @@ impl TlsPlan {
         self.policies.iter().find(|policy| policy.is_met(server_name, endpoints))
     }
 
-    /// Returns the certificate for a handshake that verifies a TLS-ALPN-01 challenge (RFC 8737 §4): the client offers `acme-tls/1`, and a
-    /// challenge for its server name is open.
+    /// Returns the certificate for a handshake that verifies a TLS-ALPN-01 challenge (RFC 8737 §4): the client offers
+    /// `acme-tls/1`, and a challenge for its server name is open.
     pub(super) fn challenge(&self, hello: &ClientHello<'_>, server_name: Option<&str>) -> Option<ChallengeCertificate> {
         // RFC 8737 §3: the validating authority offers this protocol and no other, and sends no request.
         let mut offers = hello.alpn()?;
@@ -176,8 +178,8 @@ impl TlsPlan {
         })
     }
 
-    /// Finds the certificate for a server name, in CertMagic's order: for the name itself; without a name, for our own address, then for
-    /// the policy's default name.
+    /// Finds the certificate for a server name, in CertMagic's order: for the name itself; without a name, for our own
+    /// address, then for the policy's default name.
     pub(super) fn certificate(
         &self,
         policy: &CompiledPolicy,
@@ -197,7 +199,8 @@ impl TlsPlan {
             .or_else(|| self.find(policy, hello, &policy.spec.default_server_name.as_ref()?.to_ascii_lowercase()))
     }
 
-    /// Starts to obtain a certificate for a handshake that has none; `None` if the configuration does not provide for it.
+    /// Starts to obtain a certificate for a handshake that has none; `None` if the configuration does not provide for
+    /// it.
     pub(super) fn obtain(
         &self,
         policy: &CompiledPolicy,
@@ -218,8 +221,8 @@ impl TlsPlan {
         })
     }
 
-    /// Finds the certificate for a handshake that [`certificate`](Self::certificate) and [`obtain`](Self::obtain) have none for: that of the
-    /// policy's fallback name; without a server name, any with one of the policy's tags.
+    /// Finds the certificate for a handshake that [`certificate`](Self::certificate) and [`obtain`](Self::obtain) have
+    /// none for: that of the policy's fallback name; without a server name, any with one of the policy's tags.
     pub(super) fn fallback(
         &self,
         policy: &CompiledPolicy,
@@ -241,14 +244,14 @@ impl TlsPlan {
 }
 
 /// Returns whether a client names a server.
-// DEVIATES from CertMagic: RFC 6066 §3 permits no address as a server name, so a client with an address that has no certificate counts as one
-// without a server name.
+// DEVIATES from CertMagic: RFC 6066 §3 permits no address as a server name, so a client with an address that has no
+// certificate counts as one without a server name.
 fn is_named(server_name: Option<&str>) -> bool {
     server_name.is_some_and(|name| name.parse::<IpAddr>().is_err())
 }
 
-/// Returns whether a client can verify the signatures of a key: by its signature schemes, and for TLS 1.2 also by its cipher suites
-/// (RFC 5246 §7.4.2).
+/// Returns whether a client can verify the signatures of a key: by its signature schemes, and for TLS 1.2 also by its
+/// cipher suites (RFC 5246 §7.4.2).
 fn can_verify(hello: &ClientHello<'_>, key: &CertifiedKey) -> bool {
     let is_suite_of = |suite: &CipherSuite| match key.key.algorithm() {
         SignatureAlgorithm::RSA => suite.as_str().is_some_and(|name| name.starts_with("TLS_ECDHE_RSA")),
@@ -300,8 +303,8 @@ impl CompiledPolicy {
         self.spec.drop
     }
 
-    /// Returns whether the client offers only protocols that the listener does not serve (RFC 7301 §3.2). rustls performs this
-    /// check itself when its configuration names protocols, so only the empty list is handled here.
+    /// Returns whether the client offers only protocols that the listener does not serve (RFC 7301 §3.2). rustls
+    /// performs this check itself when its configuration names protocols, so only the empty list is handled here.
     pub(super) fn has_no_protocol(&self, hello: &ClientHello<'_>) -> bool {
         !self.serves_http1 && self.config.alpn_protocols.is_empty() && hello.alpn().is_some()
     }
@@ -324,8 +327,8 @@ impl CompiledPolicy {
         if self.serves_http1
             && let Some(offered) = hello.alpn()
         {
-            // As in Go: a policy that names only HTTP/2 still admits a client that offers HTTP/1.1. With an empty list rustls
-            // skips its ALPN check, and the connection continues as HTTP/1.
+            // As in Go: a policy that names only HTTP/2 still admits a client that offers HTTP/1.1. With an empty list
+            // rustls skips its ALPN check, and the connection continues as HTTP/1.
             let offered: Vec<&[u8]> = offered.collect();
             let ours = &config.alpn_protocols;
             if !ours.iter().any(|name| offered.contains(&&name[..]))
@@ -339,7 +342,8 @@ impl CompiledPolicy {
     }
 }
 
-/// Returns whether a pattern covers a server name: the exact name, the same address, or stars in place of the leading labels, one star for each.
+/// Returns whether a pattern covers a server name: the exact name, the same address, or stars in place of the leading
+/// labels, one star for each.
 fn is_covered(server_name: &str, pattern: &str) -> bool {
     if !pattern.contains('*') {
         // RFC 4291 §2.2: IPv6 has several texts for one address.

@@ -2,8 +2,8 @@
 //! (RFC 8446 §5, RFC 5246 §6.2, RFC 5288, RFC 7905).
 //!
 //! rustls performs the handshake and exports its keys. This module replaces rustls's record layer, which allocates for
-//! each record in both directions and makes one avoidable copy. Opening uses rustls's `MessageDecrypter`, which works in
-//! place. Sealing is implemented here, since rustls's `MessageEncrypter` returns a new vector for each record.
+//! each record in both directions and makes one avoidable copy. Opening uses rustls's `MessageDecrypter`, which works
+//! in place. Sealing is implemented here, since rustls's `MessageEncrypter` returns a new vector for each record.
 //! Sealing 200 bytes takes 116 ns; rustls takes 153 to 173 ns. docs/decisions/0005 has the other measurements.
 
 use std::io::IoSlice;
@@ -45,8 +45,8 @@ pub(super) struct Exhausted;
 pub(super) fn whole(bytes: &[u8]) -> Result<Option<usize>, RecordError> {
     let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
     let len = HEADER_BYTES + usize::from(u16::from_be_bytes([header[3], header[4]]));
-    // RFC 8446 §5: an unknown type is refused before its length is used. Otherwise bytes that are not TLS at all, read as a
-    // long length, would keep the connection waiting for a record that never completes.
+    // RFC 8446 §5: an unknown type is refused before its length is used. Otherwise bytes that are not TLS at all, read
+    // as a long length, would keep the connection waiting for a record that never completes.
     if !(20..=24).contains(&header[0]) {
         return Err(RecordError(alert::UNEXPECTED_MESSAGE));
     }
@@ -111,7 +111,8 @@ impl Opener {
         }
         // RFC 8446 §5.3: sequence numbers must not wrap.
         self.sequence = self.sequence.checked_add(1).ok_or(RecordError(alert::INTERNAL_ERROR))?;
-        // The content is a sub-slice of `payload`, at an offset that depends on the cipher. An empty one may point anywhere.
+        // The content is a sub-slice of `payload`, at an offset that depends on the cipher. An empty one may point
+        // anywhere.
         let start = if opened.payload.is_empty() { 0 } else { opened.payload.as_ptr().addr() - base };
         let start = HEADER_BYTES + start;
         Ok((opened.typ, start..start + opened.payload.len()))
@@ -163,15 +164,15 @@ impl Sealer {
         Some(Self { key, iv: iv.as_ref().try_into().ok()?, sequence, sequence_max, layout })
     }
 
-    /// Returns whether the key should be replaced before the next write. The margin of 64 records is more than one write
-    /// seals, so the check is needed only once per write.
+    /// Returns whether the key should be replaced before the next write. The margin of 64 records is more than one
+    /// write seals, so the check is needed only once per write.
     pub(super) fn is_worn(&self) -> bool {
         self.sequence.saturating_add(64) >= self.sequence_max
     }
 
-    /// Seals up to [`SEALED_CONTENT_MAX`] bytes from the front of `slices` into `out`. Returns the number of content bytes
-    /// taken and the number of bytes of `out` filled. Content that fills a record from one slice is encrypted straight out
-    /// of that slice; only a record that spans slices is copied together first.
+    /// Seals up to [`SEALED_CONTENT_MAX`] bytes from the front of `slices` into `out`. Returns the number of content
+    /// bytes taken and the number of bytes of `out` filled. Content that fills a record from one slice is encrypted
+    /// straight out of that slice; only a record that spans slices is copied together first.
     pub(super) fn seal_slices(&mut self, slices: &[IoSlice<'_>], out: &mut [u8]) -> Result<(usize, usize), Exhausted> {
         let (mut taken, mut filled) = (0, 0);
         let mut rest = slices.iter().map(|slice| &**slice).filter(|slice| !slice.is_empty()).peekable();
@@ -228,8 +229,8 @@ impl Sealer {
         Ok(bytes)
     }
 
-    /// Writes the header and explicit nonce of the next record. Returns the cipher's inputs, and the parts of `out` for the
-    /// content and for the tag.
+    /// Writes the header and explicit nonce of the next record. Returns the cipher's inputs, and the parts of `out` for
+    /// the content and for the tag.
     fn prepare<'o>(
         &self,
         kind: ContentType,
@@ -239,8 +240,9 @@ impl Sealer {
         if self.sequence >= self.sequence_max {
             return Err(Exhausted);
         }
-        // RFC 8446 §5.3, RFC 7905 §2: the sequence number, left-padded to the nonce's length, xor the IV. For TLS 1.2 GCM
-        // rustls puts the start value of the explicit part in the last eight bytes of the IV, so this formula holds there too.
+        // RFC 8446 §5.3, RFC 7905 §2: the sequence number, left-padded to the nonce's length, xor the IV. For TLS 1.2
+        // GCM rustls puts the start value of the explicit part in the last eight bytes of the IV, so this formula holds
+        // there too.
         let sequence = self.sequence.to_be_bytes();
         let mut nonce = self.iv;
         for (byte, sequence) in nonce[4..].iter_mut().zip(sequence) {

@@ -1,5 +1,5 @@
-//! Received bytes between the socket and the driver: sealed bytes not yet opened, and content not yet taken. They share one
-//! block, which the connection holds only while there are such bytes.
+//! Received bytes between the socket and the driver: sealed bytes not yet opened, and content not yet taken. They share
+//! one block, which the connection holds only while there are such bytes.
 
 use std::io;
 use std::ops::Range;
@@ -44,8 +44,8 @@ impl RecordBuffer {
         debug_assert!(self.sealed.start <= self.sealed.end);
     }
 
-    /// Marks the first `bytes` sealed bytes as opened and keeps their `content`, a range relative to the first of them, until
-    /// [`take_plain`](Self::take_plain).
+    /// Marks the first `bytes` sealed bytes as opened and keeps their `content`, a range relative to the first of them,
+    /// until [`take_plain`](Self::take_plain).
     pub(super) fn opened(&mut self, bytes: usize, content: Range<usize>) {
         debug_assert!(self.plain.is_empty(), "content is taken before the next record is opened");
         self.plain = self.sealed.start + content.start..self.sealed.start + content.end;
@@ -70,7 +70,8 @@ impl RecordBuffer {
         self.sealed = 0..bytes.len();
     }
 
-    /// Returns whether sealed bytes fill the whole block. During a handshake this means a message beyond the supported size.
+    /// Returns whether sealed bytes fill the whole block. During a handshake this means a message beyond the supported
+    /// size.
     pub(super) fn is_full(&self) -> bool {
         self.block.as_ref().is_some_and(|block| self.sealed == (0..block.as_slice().len()))
     }

@@ -1,5 +1,5 @@
-//! A connection's records in both directions after the handshake, without I/O. Separates content from alerts and handshake
-//! messages, handles these, and seals the replies that they require.
+//! A connection's records in both directions after the handshake, without I/O. Separates content from alerts and
+//! handshake messages, handles these, and seals the replies that they require.
 //!
 //! ```text
 //!  record ─► open ─┬─ content ────────────────────────► the driver
@@ -22,8 +22,8 @@ use super::alert::{self, Meaning};
 use super::messages::{CLIENT_HELLO, HELLO_REQUEST, HandshakeMessage, KEY_UPDATE, Messages, NEW_SESSION_TICKET};
 use super::record::{Exhausted, Opener, RecordError, Sealer, whole};
 
-/// Maximum number of consecutive alerts, messages and empty records without content. A peer that sends more costs CPU time
-/// without progress, and the connection ends.
+/// Maximum number of consecutive alerts, messages and empty records without content. A peer that sends more costs CPU
+/// time without progress, and the connection ends.
 const EMPTY_RECORDS_MAX: u8 = 32;
 
 /// rustls's state after the handshake, in either role: the source of new keys.
@@ -140,8 +140,8 @@ impl Records {
         })
     }
 
-    /// Decrypts a whole record in place. Returns the range of its content, or `None` when it has no content for the driver:
-    /// alerts, handshake messages and faults are handled here.
+    /// Decrypts a whole record in place. Returns the range of its content, or `None` when it has no content for the
+    /// driver: alerts, handshake messages and faults are handled here.
     pub(super) fn open(&mut self, record: &mut [u8]) -> Option<Range<usize>> {
         match self.opener.open(record) {
             // The hot path: one comparison of the type, and no call.
@@ -160,7 +160,8 @@ impl Records {
         self.end.get_or_insert(ReceiveEnd::Cut);
     }
 
-    /// Handles every record that is not plain content. Cold: a connection usually gets one such record, its close_notify.
+    /// Handles every record that is not plain content. Cold: a connection usually gets one such record, its
+    /// close_notify.
     #[cold]
     fn handle_control(&mut self, kind: ContentType, content: &[u8]) {
         let result = match kind {
@@ -195,8 +196,8 @@ impl Records {
             count(idle)?;
             match (kind, &mut *keys) {
                 (KEY_UPDATE, keys) => {
-                    // RFC 8446 §4.6.3: any other value is illegal_parameter. §5.1: a message before a key change must end
-                    // its record, since the rest of that record would be under the old keys.
+                    // RFC 8446 §4.6.3: any other value is illegal_parameter. §5.1: a message before a key change must
+                    // end its record, since the rest of that record would be under the old keys.
                     let &[asked @ (0 | 1)] = body else { return Err(RecordError(alert::ILLEGAL_PARAMETER)) };
                     if !ends_record {
                         return Err(RecordError(alert::UNEXPECTED_MESSAGE));
@@ -212,7 +213,8 @@ impl Records {
                         _ => alert::ILLEGAL_PARAMETER,
                     })
                 }),
-                // RFC 5246 §7.4.1.1: a client may ignore a HelloRequest. OpenSSL's servers close the connection on a warning.
+                // RFC 5246 §7.4.1.1: a client may ignore a HelloRequest. OpenSSL's servers close the connection on a
+                // warning.
                 (_, Keys::Client(_)) => Ok(()),
                 // RFC 5246 §7.2.2: the client waits for a reply, and may then continue without a renegotiation.
                 (_, Keys::Server(_)) => {
@@ -223,8 +225,8 @@ impl Records {
         })
     }
 
-    /// Seals a pending KeyUpdate or warning, then content from the front of `slices`. Returns the number of content bytes taken
-    /// and the number of bytes of `out` filled.
+    /// Seals a pending KeyUpdate or warning, then content from the front of `slices`. Returns the number of content
+    /// bytes taken and the number of bytes of `out` filled.
     pub(super) fn seal(&mut self, slices: &[IoSlice<'_>], out: &mut [u8]) -> Result<(usize, usize), Exhausted> {
         let mut start = 0;
         // Only TLS 1.3 can change keys; a TLS 1.2 connection ends with `Exhausted` at the key's limit.
@@ -251,8 +253,8 @@ impl Records {
         self.seal_alert(alert::WARNING, alert::NO_RENEGOTIATION, out)
     }
 
-    /// Seals a KeyUpdate under the current keys, then switches to the next ones (RFC 8446 §4.6.3). It does not request an
-    /// update from the peer. Returns the record's length.
+    /// Seals a KeyUpdate under the current keys, then switches to the next ones (RFC 8446 §4.6.3). It does not request
+    /// an update from the peer. Returns the record's length.
     #[cold]
     fn update_keys(&mut self, out: &mut [u8]) -> Result<usize, Exhausted> {
         let sealed = self.sealer.seal(ContentType::Handshake, &[KEY_UPDATE, 0, 0, 1, 0], out)?;

@@ -1,4 +1,5 @@
-//! A file with the secrets of sessions, by which a program such as Wireshark decrypts their captured bytes: `insecure_secrets_log`.
+//! A file with the secrets of sessions, by which a program such as Wireshark decrypts their captured bytes:
+//! `insecure_secrets_log`.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,8 +1,8 @@
 //! Drives rustls through a handshake, in either role.
 //!
-//! Each step passes rustls one more record, so it never opens a record that follows the handshake: those belong to [`records`].
-//! After an error rustls gets no further input. The buffer may still begin with a part of a message, and rustls would look
-//! for the next record after it; only the alert that rustls has queued is fetched.
+//! Each step passes rustls one more record, so it never opens a record that follows the handshake: those belong to
+//! [`records`]. After an error rustls gets no further input. The buffer may still begin with a part of a message, and
+//! rustls would look for the next record after it; only the alert that rustls has queued is fetched.
 //!
 //! [`records`]: super::records
 
@@ -49,7 +49,8 @@ pub(super) struct Session<E> {
     pub(super) inbound: RecordBuffer,
     /// Records to send.
     pub(super) out: Vec<u8>,
-    /// Bytes at the front of `inbound` that rustls has processed and still needs: records that hold a part of a message.
+    /// Bytes at the front of `inbound` that rustls has processed and still needs: records that hold a part of a
+    /// message.
     shown: usize,
     secret: Arc<WriteSecret>,
     /// The ServerHello's random value, sent or received; an input of TLS 1.2's key derivation.
@@ -59,8 +60,8 @@ pub(super) struct Session<E> {
 }
 
 impl<E: Endpoint> Session<E> {
-    /// Creates a handshake that has not begun. `inbound` holds the records received so far; `secret` must be the key log of
-    /// rustls's configuration.
+    /// Creates a handshake that has not begun. `inbound` holds the records received so far; `secret` must be the key
+    /// log of rustls's configuration.
     pub(super) fn new(tls: E, inbound: RecordBuffer, secret: Arc<WriteSecret>) -> Self {
         Self { tls, inbound, out: Vec::new(), shown: 0, secret, server_random: None, has_changed_cipher: false }
     }
@@ -106,8 +107,8 @@ impl<E: Endpoint> Session<E> {
 
     /// Alternates between rustls's output and its input until it needs a record that is not complete yet.
     fn process(&mut self) -> Result<(), Error> {
-        // rustls gets the bytes up to `end`. It exceeds `shown` only for an incomplete record, whose header rustls may reject
-        // early; such a record stays out of `shown`, so the next call passes it again.
+        // rustls gets the bytes up to `end`. It exceeds `shown` only for an incomplete record, whose header rustls may
+        // reject early; such a record stays out of `shown`, so the next call passes it again.
         let mut end = self.shown;
         while self.tls.is_handshaking() {
             let UnbufferedStatus { discard, state } = self.tls.process(&mut self.inbound.sealed_mut()[..end]);
@@ -150,7 +151,8 @@ impl<E: Endpoint> Session<E> {
         Ok(())
     }
 
-    /// Moves rustls's queued output to `out`. While output is queued, rustls returns it before it reads, so no input is needed.
+    /// Moves rustls's queued output to `out`. While output is queued, rustls returns it before it reads, so no input is
+    /// needed.
     fn fetch(&mut self) {
         while self.tls.wants_write() {
             let Ok(ConnectionState::EncodeTlsData(mut data)) = self.tls.process(&mut []).state else { return };
@@ -167,8 +169,8 @@ impl<E: Endpoint> Session<E> {
     }
 }
 
-/// Returns the random value of a record that begins with a ServerHello (RFC 5246 §7.4.1.3). The pattern is the record's type
-/// and header, the message's type and length, and the version.
+/// Returns the random value of a record that begins with a ServerHello (RFC 5246 §7.4.1.3). The pattern is the record's
+/// type and header, the message's type and length, and the version.
 fn server_random(record: &[u8]) -> Option<HelloRandom> {
     let (&[22, _, _, _, _, 2, _, _, _, _, _], rest) = record.split_first_chunk()? else { return None };
     rest.first_chunk().copied()

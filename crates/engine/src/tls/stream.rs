@@ -1,12 +1,12 @@
 //! A connection's transport over TLS after the handshake.
 //!
-//! Writing: content is sealed straight from the write list's slices into a buffer borrowed from the worker, and sent with
-//! one call. When the kernel accepts only a part, the connection keeps the buffer until the rest is sent. The last content
-//! byte counts as written only when the kernel has accepted the last sealed byte. So a connection buffers at most
-//! [`SEALED_BYTES`](super::SEALED_BYTES), and no exchange ends before its response is sent.
+//! Writing: content is sealed straight from the write list's slices into a buffer borrowed from the worker, and sent
+//! with one call. When the kernel accepts only a part, the connection keeps the buffer until the rest is sent. The last
+//! content byte counts as written only when the kernel has accepted the last sealed byte. So a connection buffers at
+//! most [`SEALED_BYTES`](super::SEALED_BYTES), and no exchange ends before its response is sent.
 //!
-//! Reading: when the driver's block has room for a whole record, records are read into it and opened in place. An incomplete
-//! record moves to a block of its own ([`RecordBuffer`]).
+//! Reading: when the driver's block has room for a whole record, records are read into it and opened in place. An
+//! incomplete record moves to a block of its own ([`RecordBuffer`]).
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
@@ -29,10 +29,11 @@ const READS_MAX: usize = 8;
 /// Time limit for sending the last record after the transport was dropped.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A TLS connection's transport over another one: a socket, or TLS to a network proxy. The state above it is boxed to keep the connection's
-/// state small.
+/// A TLS connection's transport over another one: a socket, or TLS to a network proxy. The state above it is boxed to
+/// keep the connection's state small.
 pub(crate) struct TlsStream<T: Transport = TcpStream> {
-    /// The socket, or the transport in its place. `Some` until the drop, which may move it to a task that sends the last record.
+    /// The socket, or the transport in its place. `Some` until the drop, which may move it to a task that sends the
+    /// last record.
     lower: Option<T>,
     state: Box<TlsState>,
 }
@@ -98,8 +99,8 @@ impl<T: Transport> TlsStream<T> {
         (self.lower.as_mut().expect("`Some` until the drop"), &mut self.state)
     }
 
-    /// Sends a fatal alert if the socket accepts it at once, and returns the fault as an error. While other sealed bytes are
-    /// unsent, the alert cannot follow them without waiting, so it is omitted.
+    /// Sends a fatal alert if the socket accepts it at once, and returns the fault as an error. While other sealed
+    /// bytes are unsent, the alert cannot follow them without waiting, so it is omitted.
     #[cold]
     fn refuse(&mut self, fault: RecordError) -> io::Error {
         let (lower, state) = self.parts();
@@ -121,8 +122,8 @@ impl TlsState {
             return filled;
         }
         let _span = stage::TLS.enter();
-        // One record at a time: a record's content stays in `inbound` until it is taken, so the next record stays sealed while
-        // `room` is full.
+        // One record at a time: a record's content stays in `inbound` until it is taken, so the next record stays
+        // sealed while `room` is full.
         while filled < room.len()
             && let Some(len) = self.records.whole(self.inbound.sealed())
         {
@@ -137,8 +138,8 @@ impl TlsState {
         filled
     }
 
-    /// Opens the complete records in `bytes` in place and moves their content to the front. Returns the content's length. An
-    /// incomplete record at the end moves to `inbound`.
+    /// Opens the complete records in `bytes` in place and moves their content to the front. Returns the content's
+    /// length. An incomplete record at the end moves to `inbound`.
     fn open_in_place(&mut self, bytes: &mut [u8]) -> usize {
         let _span = stage::TLS.enter();
         let (mut at, mut filled) = (0, 0);
@@ -196,8 +197,8 @@ impl TlsState {
                 }
                 return Poll::Ready(Ok(content));
             }
-            // Partial progress is reported, so that the write timeout does not end a slow peer that still reads. The last
-            // content byte is held back until all is sent: the driver ends the exchange when it is written.
+            // Partial progress is reported, so that the write timeout does not end a slow peer that still reads. The
+            // last content byte is held back until all is sent: the driver ends the exchange when it is written.
             let reported = sent.min(unsent.content.saturating_sub(1));
             if reported > 0 {
                 unsent.content -= reported;
@@ -250,8 +251,8 @@ impl<T: Transport> Transport for TlsStream<T> {
                 return Poll::Ready(Ok(Received { bytes: filled, at: state.arrived }));
             }
             match state.records.end() {
-                // TCP's end without close_notify counts as the peer's end too: complete requests are still answered, and
-                // `is_cut` lets the driver detect a truncated message.
+                // TCP's end without close_notify counts as the peer's end too: complete requests are still answered,
+                // and `is_cut` lets the driver detect a truncated message.
                 Some(ReceiveEnd::CloseNotify | ReceiveEnd::Cut) => return Poll::Ready(Ok(Received::default())),
                 Some(ReceiveEnd::PeerAborted(description)) => {
                     // The peer has aborted and would not read an alert.
@@ -262,8 +263,8 @@ impl<T: Transport> Transport for TlsStream<T> {
                 Some(ReceiveEnd::Fault(fault)) => return Poll::Ready(Err(self.refuse(fault))),
                 None => {}
             }
-            // The fast path reads straight into the driver's room. It needs room for a whole record, and an empty `inbound`,
-            // since bytes of an earlier record must precede the new ones.
+            // The fast path reads straight into the driver's room. It needs room for a whole record, and an empty
+            // `inbound`, since bytes of an earlier record must precede the new ones.
             let filled = if state.inbound.is_empty() && room.len() >= RECORD_BYTES_MAX {
                 state.inbound.release_block();
                 let received = ready!(lower.poll_read(poll_cx, room))?;
@@ -287,7 +288,8 @@ impl<T: Transport> Transport for TlsStream<T> {
                 return Poll::Ready(Ok(Received { bytes: filled, at: state.arrived }));
             }
         }
-        // Only records without content, or parts of one record: yields, so that one connection cannot occupy the worker.
+        // Only records without content, or parts of one record: yields, so that one connection cannot occupy the
+        // worker.
         poll_cx.waker().wake_by_ref();
         Poll::Pending
     }
@@ -304,7 +306,8 @@ impl<T: Transport> Transport for TlsStream<T> {
             ready!(state.poll_send(lower, poll_cx))?;
         }
         if state.unsent.is_none() {
-            // Seals only when the socket is writable; otherwise each waiting connection would hold a buffer of sealed bytes.
+            // Seals only when the socket is writable; otherwise each waiting connection would hold a buffer of sealed
+            // bytes.
             ready!(lower.poll_write_ready(poll_cx))?;
             state.unsent = Some(state.seal(slices)?);
         }
@@ -351,8 +354,8 @@ impl<T: Transport> Transport for TlsStream<T> {
 }
 
 impl<T: Transport> Drop for TlsStream<T> {
-    /// Sends close_notify even when the connection was dropped without a shutdown: without it a peer may treat a complete
-    /// response as truncated.
+    /// Sends close_notify even when the connection was dropped without a shutdown: without it a peer may treat a
+    /// complete response as truncated.
     fn drop(&mut self) {
         let (Some(mut lower), state) = (self.lower.take(), &mut *self.state) else { return };
         let mut record = [0; ALERT_BYTES];
@@ -376,8 +379,8 @@ impl<T: Transport> Drop for TlsStream<T> {
     }
 }
 
-/// Spawns a task that sends the last record of a dropped connection when the socket's send buffer has room. Does nothing
-/// when the worker is ending.
+/// Spawns a task that sends the last record of a dropped connection when the socket's send buffer has room. Does
+/// nothing when the worker is ending.
 #[cold]
 fn send_late(core: &Core, mut lower: impl Transport, record: Vec<u8>) {
     if core.lifecycle.is_closed() {

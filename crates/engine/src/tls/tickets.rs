@@ -1,7 +1,7 @@
 //! Session tickets (RFC 8446 §4.6.1, RFC 5077 §4): a client keeps its session, sealed by a key of the server.
 //!
-//! A ticket is `NAME NONCE SEALED TAG`: 16 bytes that select the key, 12 random bytes, the sealed time and session, 16 bytes. The time is
-//! that of the ticket, as 8 bytes.
+//! A ticket is `NAME NONCE SEALED TAG`: 16 bytes that select the key, 12 random bytes, the sealed time and session, 16
+//! bytes. The time is that of the ticket, as 8 bytes.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -39,7 +39,8 @@ struct SharedKeys {
 }
 
 impl TicketKeys {
-    /// The first key seals, and all of them open. Clients may use a ticket for `lifetime`, a week at most. `None` without a key.
+    /// The first key seals, and all of them open. Clients may use a ticket for `lifetime`, a week at most. `None`
+    /// without a key.
     pub fn new(keys: &[[u8; 32]], lifetime: Duration) -> Option<Self> {
         // A week in seconds fits.
         let lifetime = u32::try_from(lifetime.min(LIFETIME_MAX).as_secs().max(1)).ok()?;
@@ -116,8 +117,9 @@ impl SharedKeys {
         let (name, rest) = ticket.split_first_chunk::<NAME_BYTES>()?;
         let mut session = self.keys().iter().find(|key| key.name == *name)?.open(rest)?;
         let sealed_at = u64::from_be_bytes(*session.first_chunk::<TIME_BYTES>()?);
-        // RFC 8446 §4.6.1: a client caches no ticket for longer than a week. A server must check that, because a key may seal and open for longer,
-        // and rustls uses the age of a session only for early data. A ticket from the far future is of a server with a wrong clock.
+        // RFC 8446 §4.6.1: a client caches no ticket for longer than a week. A server must check that, because a key
+        // may seal and open for longer, and rustls uses the age of a session only for early data. A ticket from the far
+        // future is of a server with a wrong clock.
         if seconds(now).abs_diff(sealed_at) > LIFETIME_MAX.as_secs() {
             return None;
         }
@@ -131,8 +133,8 @@ fn seconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// One key. AES-GCM-SIV, because servers that share a key cannot count its nonces together: random ones may repeat there without harm
-/// (RFC 8452 §1).
+/// One key. AES-GCM-SIV, because servers that share a key cannot count its nonces together: random ones may repeat
+/// there without harm (RFC 8452 §1).
 struct TicketKey {
     name: [u8; NAME_BYTES],
     key: LessSafeKey,
@@ -172,8 +174,8 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
 
-    // RFC 5077 §4: a ticket is opened by the key that its name selects, and only unchanged. Caddy's `session_tickets`: the newest key seals, and the
-    // others still open.
+    // RFC 5077 §4: a ticket is opened by the key that its name selects, and only unchanged. Caddy's `session_tickets`:
+    // the newest key seals, and the others still open.
     #[test]
     fn keys_rotate() {
         let [first, second, third] = [[1; 32], [2; 32], [3; 32]];

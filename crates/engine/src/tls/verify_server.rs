@@ -14,7 +14,8 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::x509_v1;
 
-/// Makes the verifier of an upstream. The first use of the system's authorities reads them from disk, so this may block.
+/// Makes the verifier of an upstream. The first use of the system's authorities reads them from disk, so this may
+/// block.
 ///
 /// # Errors
 /// A root is invalid; the text is for the operator.
@@ -57,8 +58,8 @@ fn roots(roots: &Roots) -> Result<Arc<RootCertStore>, String> {
     }
 }
 
-/// Verifies an upstream's certificate. The handshake's signature is verified in every case, so the upstream always proves that
-/// it has the certificate's key.
+/// Verifies an upstream's certificate. The handshake's signature is verified in every case, so the upstream always
+/// proves that it has the certificate's key.
 #[derive(Debug)]
 struct Verifier {
     provider: Arc<CryptoProvider>,
@@ -90,8 +91,8 @@ fn by_wildcard(end_entity: &CertificateDer<'_>, name: &ServerName<'_>) -> Option
 }
 
 impl Verifier {
-    /// Verifies the handshake's signature. Where every certificate is trusted, only its key counts: then one that webpki cannot parse is
-    /// accepted too, as in Go, such as one with an unknown critical extension.
+    /// Verifies the handshake's signature. Where every certificate is trusted, only its key counts: then one that
+    /// webpki cannot parse is accepted too, as in Go, such as one with an unknown critical extension.
     fn verify_signature(
         &self,
         message: &[u8],
@@ -154,7 +155,8 @@ impl ServerCertVerifier for Verifier {
             _ => false,
         };
         if !is_chained {
-            // A CA as the leaf issued itself, and a chain with a bad signature leads to another authority of the same name.
+            // A CA as the leaf issued itself, and a chain with a bad signature leads to another authority of the same
+            // name.
             let is_unknown = match &refused {
                 CertificateError::BadSignature => true,
                 CertificateError::Other(other) => {
@@ -261,7 +263,8 @@ mod tests {
         }
     }
 
-    // RFC 5280 §4.2: a system refuses an unknown critical extension, unless it does not verify the certificate, as with Go's InsecureSkipVerify.
+    // RFC 5280 §4.2: a system refuses an unknown critical extension, unless it does not verify the certificate, as with
+    // Go's InsecureSkipVerify.
     #[test]
     fn an_unknown_critical_extension() {
         let mut extension = CustomExtension::from_oid_content(&[1, 2, 3, 4], vec![0x0c, 1, b'x']);

@@ -1,8 +1,8 @@
 //! The secret that protects our records during a handshake, for the alerts that rustls does not send.
 //!
-//! For some faults rustls returns an error without an alert, and it seals no alert of the caller's before the handshake is
-//! over. A peer that already has our keys rejects an alert in the clear, so this module derives the keys to seal one:
-//! rustls's key log exposes the secret, and RFC 8446 §7.3 or RFC 5246 §6.3 define the derivation.
+//! For some faults rustls returns an error without an alert, and it seals no alert of the caller's before the handshake
+//! is over. A peer that already has our keys rejects an alert in the clear, so this module derives the keys to seal
+//! one: rustls's key log exposes the secret, and RFC 8446 §7.3 or RFC 5246 §6.3 define the derivation.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -28,7 +28,8 @@ pub(super) struct WriteSecret {
     /// The key log's label of the secret that protects our next record in TLS 1.3.
     label: &'static str,
     is_client: bool,
-    /// A mutex because rustls's key log must be `Sync`, and a handshake may run a step on another thread. Never contended.
+    /// A mutex because rustls's key log must be `Sync`, and a handshake may run a step on another thread. Never
+    /// contended.
     kept: Mutex<Option<LoggedSecret>>,
 }
 
@@ -63,12 +64,14 @@ impl KeyLog for WriteSecret {
 }
 
 impl WriteSecret {
-    /// For a server. It sends with its application keys after its Finished, and detects faults of the client only later.
+    /// For a server. It sends with its application keys after its Finished, and detects faults of the client only
+    /// later.
     pub(super) fn server() -> Self {
         Self { label: "SERVER_TRAFFIC_SECRET_0", is_client: false, kept: Mutex::default() }
     }
 
-    /// For a client. It sends with its handshake keys after the ServerHello, and sends no record before the server's Finished.
+    /// For a client. It sends with its handshake keys after the ServerHello, and sends no record before the server's
+    /// Finished.
     pub(super) fn client() -> Self {
         Self { label: "CLIENT_HANDSHAKE_TRAFFIC_SECRET", is_client: true, kept: Mutex::default() }
     }
@@ -137,8 +140,8 @@ impl LoggedSecret {
     ) -> Option<ConnectionTrafficSecrets> {
         let shape = suite.aead_alg.key_block_shape();
         let (key_len, iv_len) = (shape.enc_key_len, shape.fixed_iv_len);
-        // RFC 5246 §6.3: the client's key, the server's key, and the fixed parts of their nonces; rustls appends the start
-        // value of GCM's explicit part. An AEAD has no MAC key.
+        // RFC 5246 §6.3: the client's key, the server's key, and the fixed parts of their nonces; rustls appends the
+        // start value of GCM's explicit part. An AEAD has no MAC key.
         let mut block = vec![0; 2 * (key_len + iv_len) + shape.explicit_nonce_len];
         let seed = [&server_random[..], &self.client_random].concat();
         suite.prf_provider.for_secret(&mut block, &self.secret[..self.len], b"key expansion", &seed);

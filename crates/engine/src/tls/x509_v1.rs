@@ -1,8 +1,8 @@
-//! X.509 version 1 certificates, to the extent that Go accepts them. webpki, rustls's verifier, accepts them only as trust
-//! anchors.
+//! X.509 version 1 certificates, to the extent that Go accepts them. webpki, rustls's verifier, accepts them only as
+//! trust anchors.
 //!
-//! They have no extensions (RFC 5280 §4.1.2.1), hence no subject alternative name: a server's certificate is valid only when no
-//! name is verified. A client's certificate must be signed by an authority directly, without intermediates.
+//! They have no extensions (RFC 5280 §4.1.2.1), hence no subject alternative name: a server's certificate is valid only
+//! when no name is verified. A client's certificate must be signed by an authority directly, without intermediates.
 
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::WebPkiSupportedAlgorithms;
@@ -18,8 +18,8 @@ pub(super) fn is_x509_v1(certificate: &CertificateDer<'_>) -> bool {
     parse(certificate).is_ok_and(|certificate| certificate.version() == X509Version::V1)
 }
 
-/// Verifies the handshake's signature with the certificate's key, in place of rustls's function, which parses the certificate
-/// with webpki.
+/// Verifies the handshake's signature with the certificate's key, in place of rustls's function, which parses the
+/// certificate with webpki.
 pub(super) fn verify_signature(
     message: &[u8],
     certificate: &CertificateDer<'_>,
@@ -119,7 +119,8 @@ mod tests {
         der.split_at(head + len)
     }
 
-    /// Returns a certificate of version 1 that this authority signed: one of version 3 without its version and its extensions.
+    /// Returns a certificate of version 1 that this authority signed: one of version 3 without its version and its
+    /// extensions.
     fn signed_by(issuer: &Issuer<'_, KeyPair>) -> CertificateDer<'static> {
         let own = KeyPair::generate().unwrap();
         let whole = CertificateParams::default().signed_by(&own, issuer).unwrap();
@@ -141,7 +142,8 @@ mod tests {
         der(0x30, &[&content[..], algorithm, &der(0x03, &signature)].concat()).into()
     }
 
-    // RFC 5280 §6.1.4 (k), (n), as Go: the issuer is a CA, and its key usages, if it has any, include the signing of certificates.
+    // RFC 5280 §6.1.4 (k), (n), as Go: the issuer is a CA, and its key usages, if it has any, include the signing of
+    // certificates.
     #[test]
     fn the_issuer_may_sign_certificates() {
         let all = default_provider().signature_verification_algorithms;

@@ -1,5 +1,5 @@
-//! Kernel timestamps of received bytes (SO_TIMESTAMPNS), for the profiler: the difference to the read is time that the bytes
-//! waited for this process.
+//! Kernel timestamps of received bytes (SO_TIMESTAMPNS), for the profiler: the difference to the read is time that the
+//! bytes waited for this process.
 //!
 //! rustix supports neither the option nor its control message.
 

@@ -8,7 +8,8 @@ use libc::c_int;
 /// Sets an option whose value is an integer. Best effort: some systems lack some options.
 #[expect(unsafe_code, reason = "neither rustix nor socket2 has the option")]
 pub(super) fn set(socket: BorrowedFd<'_>, level: c_int, option: c_int, value: c_int) {
-    // SAFETY: the descriptor is open as long as it is borrowed, and the option's value is an int that outlives the call.
+    // SAFETY: the descriptor is open as long as it is borrowed, and the option's value is an int that outlives the
+    // call.
     let _ = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

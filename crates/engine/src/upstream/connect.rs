@@ -100,8 +100,8 @@ impl Drop for Attempt {
     }
 }
 
-/// An open connection. It keeps its pool while calls wait there, since the pool's owner may have dropped it when the connection was being
-/// opened. From then on nothing but its owner keeps the pool.
+/// An open connection. It keeps its pool while calls wait there, since the pool's owner may have dropped it when the
+/// connection was being opened. From then on nothing but its owner keeps the pool.
 struct OpenConnection<T: Transport> {
     /// Dropped before the pool, to which it returns the calls that it did not begin.
     connection: ClientConnection<T>,
@@ -280,8 +280,8 @@ async fn connect(
     Ok((stream, Peer { address: Some(address), round_trip }))
 }
 
-/// Connects to one of a name's addresses. As in Go, the family of the first address has a head start, so that a network without
-/// the other family costs no more than that (RFC 8305). The error is the first family's.
+/// Connects to one of a name's addresses. As in Go, the family of the first address has a head start, so that a network
+/// without the other family costs no more than that (RFC 8305). The error is the first family's.
 async fn happy_eyeballs(
     mut addresses: Vec<SocketAddr>,
     transport: &UpstreamTransport,
@@ -347,8 +347,8 @@ async fn connect_sequentially(
     Err(error.unwrap_or_else(|| CallError::Resolve(CallError::NO_ADDRESS.into())))
 }
 
-/// Returns the time for the next of several addresses, so that one that does not answer leaves time for the others: an equal share of `left`,
-/// but at least [`ADDRESS_TIME_MIN`], as in Go's dialer.
+/// Returns the time for the next of several addresses, so that one that does not answer leaves time for the others: an
+/// equal share of `left`, but at least [`ADDRESS_TIME_MIN`], as in Go's dialer.
 fn time_for_one(left: Duration, addresses: usize) -> Duration {
     let share = left / u32::try_from(addresses).unwrap_or(u32::MAX).max(1);
     share.max(ADDRESS_TIME_MIN.min(left))
@@ -395,8 +395,8 @@ async fn connect_socket(path: &str) -> Result<TcpStream, CallError> {
     }
 }
 
-/// Looks the addresses of `host:port` up, once for all attempts of the worker that need them at the same time: a burst of calls must not
-/// fill the queue of lookups.
+/// Looks the addresses of `host:port` up, once for all attempts of the worker that need them at the same time: a burst
+/// of calls must not fill the queue of lookups.
 async fn look_up(
     core: &Rc<Core>,
     address: &str,
@@ -468,7 +468,8 @@ mod tests {
         (socket, queued, address)
     }
 
-    // RFC 8305 §5: an attempt to an address of the other family begins when the first family has not answered within the delay.
+    // RFC 8305 §5: an attempt to an address of the other family begins when the first family has not answered within
+    // the delay.
     #[tokio::test]
     async fn the_other_family_after_a_delay() {
         let (_silent, _queued, dead) = silent("::1").await;

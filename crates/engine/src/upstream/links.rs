@@ -1,4 +1,5 @@
-//! A pool's connections, and which of them accept calls. The choice of a connection for a call does not visit all of them.
+//! A pool's connections, and which of them accept calls. The choice of a connection for a call does not visit all of
+//! them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -87,8 +88,8 @@ impl Link {
 #[derive(Default)]
 pub(crate) struct Links {
     all: RefCell<Vec<Rc<Link>>>,
-    /// The connections that accept calls, or did when last checked. A stack: the connection that became free last is used first, so that
-    /// surplus ones stay idle until they are closed.
+    /// The connections that accept calls, or did when last checked. A stack: the connection that became free last is
+    /// used first, so that surplus ones stay idle until they are closed.
     ready: RefCell<Vec<Rc<Link>>>,
     idle: Cell<usize>,
     connecting: Cell<usize>,
@@ -146,7 +147,8 @@ impl Links {
         if link.takes_queued_calls {
             count(&self.connecting, before == LinkState::Connecting, state == LinkState::Connecting);
         }
-        // The flag keeps a link from being listed twice; one that has lost its room stays listed until `hand_over` meets it.
+        // The flag keeps a link from being listed twice; one that has lost its room stays listed until `hand_over`
+        // meets it.
         if state.has_room() && !link.is_listed.replace(true) {
             self.ready.borrow_mut().push(Rc::clone(link));
         }
@@ -173,8 +175,8 @@ impl Links {
         None
     }
 
-    /// Gives a call to the newest connection that is being opened for the calls that wait, unless it was already given `calls_max`. Returns
-    /// the call if there is none.
+    /// Gives a call to the newest connection that is being opened for the calls that wait, unless it was already given
+    /// `calls_max`. Returns the call if there is none.
     pub(super) fn hand_to_new(&self, waiting: WaitingCall, calls_max: usize) -> Option<WaitingCall> {
         let all = self.all.borrow();
         let is_free = |link: &&Rc<Link>| {

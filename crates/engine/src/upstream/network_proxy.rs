@@ -91,8 +91,8 @@ mod tests {
 
     use super::*;
 
-    /// Opens a tunnel through a proxy that sends `response` after the end of the request's head. Returns the request and the bytes that
-    /// follow the response's head.
+    /// Opens a tunnel through a proxy that sends `response` after the end of the request's head. Returns the request
+    /// and the bytes that follow the response's head.
     async fn through(proxy: &NetworkProxy, response: &'static [u8]) -> (String, Result<Vec<u8>, String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();

@@ -1,8 +1,8 @@
 //! The calls of a pool that wait for a connection.
 //!
-//! The oldest calls are those for which connections are being opened; such a call goes to whichever connection has room first. With a limit
-//! of connections, a task claims a slot for the first one of the others, opens a connection with it, and fails calls that have waited for too
-//! long.
+//! The oldest calls are those for which connections are being opened; such a call goes to whichever connection has room
+//! first. With a limit of connections, a task claims a slot for the first one of the others, opens a connection with
+//! it, and fails calls that have waited for too long.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -48,8 +48,8 @@ impl CallQueue {
         self.calls.borrow().get(index).map(|waiting| waiting.queued_at)
     }
 
-    /// Adds a call after those that have waited as long or longer; `connecting` connections are being opened for the queue. Returns it if the
-    /// queue is full.
+    /// Adds a call after those that have waited as long or longer; `connecting` connections are being opened for the
+    /// queue. Returns it if the queue is full.
     pub(super) fn push(&self, waiting: WaitingCall, connecting: usize) -> Result<(), WaitingCall> {
         let mut calls = self.calls.borrow_mut();
         // Calls that were given up make room before a live one is refused. Rare, since the queue must be full.
@@ -110,8 +110,8 @@ impl CallQueue {
         }
     }
 
-    /// Fails the calls that have waited for `limit`, except the first ones, up to `ahead`, for which connections are being opened. Removes
-    /// those at the front that were given up.
+    /// Fails the calls that have waited for `limit`, except the first ones, up to `ahead`, for which connections are
+    /// being opened. Removes those at the front that were given up.
     fn expire(&self, limit: Option<Duration>, ahead: usize) {
         self.skip_given_up();
         let now = clock::now();
@@ -222,8 +222,8 @@ mod tests {
         (call, WaitingCall { call: carried, is_retry, queued_at: since })
     }
 
-    // A connection puts a call back that it was handed and has not begun: it takes its place among those that wait. Calls of the same age
-    // stay in their order.
+    // A connection puts a call back that it was handed and has not begun: it takes its place among those that wait.
+    // Calls of the same age stay in their order.
     #[test]
     fn a_call_that_comes_back_waits_by_its_age() {
         let (queue, now) = (CallQueue::default(), clock::now());

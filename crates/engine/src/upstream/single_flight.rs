@@ -20,8 +20,9 @@ impl<K, T> Default for SingleFlight<K, T> {
 }
 
 impl<K: Eq + Hash + Clone + 'static, T: Clone + 'static> SingleFlight<K, T> {
-    /// Waits for the result of this key's work, which begins now unless it is in progress. A task of its own does the work, so that the
-    /// first waiter may end before the others; without any waiter the work is dropped. `None` if it panicked.
+    /// Waits for the result of this key's work, which begins now unless it is in progress. A task of its own does the
+    /// work, so that the first waiter may end before the others; without any waiter the work is dropped. `None` if it
+    /// panicked.
     pub(crate) async fn join<W: Future<Output = T> + 'static>(
         self: &Rc<Self>,
         key: K,

@@ -10,8 +10,8 @@ use causeway_pipeline::worker::{DnsRecord, Families, LookupError, Question, Reso
 /// The file of names that the system's resolver reads.
 pub(super) const HOSTS: &str = "/etc/hosts";
 
-/// The addresses of `localhost`, by RFC 6761 §6.3. Without [`HOSTS`], as in a bare container, the system's resolver would ask a server in
-/// DNS for it.
+/// The addresses of `localhost`, by RFC 6761 §6.3. Without [`HOSTS`], as in a bare container, the system's resolver
+/// would ask a server in DNS for it.
 const LOOPBACK: [IpAddr; 2] = [IpAddr::V6(Ipv6Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::LOCALHOST)];
 
 /// Resolves `host:port` with the system's resolver; blocks for as long as the servers take.
@@ -29,8 +29,8 @@ pub(super) fn resolve(address: &str, hosts: &Path) -> io::Result<Vec<SocketAddr>
     Ok(address.to_socket_addrs()?.collect())
 }
 
-/// Refuses a host of numbers that is no IP address, such as `127.1` or a port without its colon. The C library takes it for an IPv4 address
-/// of inet_aton(3), so that a host could pass for another one.
+/// Refuses a host of numbers that is no IP address, such as `127.1` or a port without its colon. The C library takes it
+/// for an IPv4 address of inet_aton(3), so that a host could pass for another one.
 fn refuse_numbers(host: &str) -> io::Result<()> {
     let is_number = |label: &str| match label.strip_prefix("0x").or_else(|| label.strip_prefix("0X")) {
         Some(digits) => digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
@@ -120,7 +120,8 @@ mod tests {
         look_up(&Question::Addresses { name: name.into(), families }, None, 0)
     }
 
-    // inet_aton(3): one to four numbers, decimal, octal or hexadecimal. Go's resolver looks such names up, and finds none.
+    // inet_aton(3): one to four numbers, decimal, octal or hexadecimal. Go's resolver looks such names up, and finds
+    // none.
     #[test]
     fn hosts_that_are_numbers() {
         for host in ["14001", "127.1", "0x7f.1", "127.0.0.0x1", "1.2.3.4.5", "017.0.0.0x1", "127.0.0.1."] {

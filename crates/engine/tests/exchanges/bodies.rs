@@ -197,8 +197,8 @@ fn a_file_cold_and_warm() {
     }
 }
 
-// RFC 9112 §8: a response that cannot be completed is truncated, so that the client does not mistake it for a complete one. A
-// response must never mix bytes of two versions of a file.
+// RFC 9112 §8: a response that cannot be completed is truncated, so that the client does not mistake it for a complete
+// one. A response must never mix bytes of two versions of a file.
 #[test]
 fn a_file_changed_during_sending_aborts_the_response() {
     let server = TestServer::start(|_| ());

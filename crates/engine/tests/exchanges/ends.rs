@@ -108,8 +108,8 @@ fn a_full_pool_is_503() {
     let server = TestServer::start(|setup| setup.blocking = BlockingSpec { threads_max: 1, queue_max: 1 });
     let mut clients: Vec<_> = (0..8).map(|_| server.client()).collect();
     clients.iter_mut().for_each(|client| client.send_request("/block"));
-    // One job runs, one or two wait (the thread may not have taken the first job when the second was queued), and the remaining
-    // ones are refused.
+    // One job runs, one or two wait (the thread may not have taken the first job when the second was queued), and the
+    // remaining ones are refused.
     let mut refused = 0;
     for _ in 0..5 {
         refused += usize::from(server.probe.outcome("/block").status.is_some_and(|status| status.as_u16() == 503));
@@ -181,8 +181,8 @@ fn no_state_of_a_request_reaches_the_next_one() {
     }
 }
 
-// RFC 9110 §15.2: a 1xx response is not final. After a 1xx from a handler the engine adds a 200, as Go does. A 101 without a
-// tunnel becomes 500.
+// RFC 9110 §15.2: a 1xx response is not final. After a 1xx from a handler the engine adds a 200, as Go does. A 101
+// without a tunnel becomes 500.
 #[test]
 fn a_final_response_is_not_an_interim_one() {
     let server = TestServer::start(|_| ());

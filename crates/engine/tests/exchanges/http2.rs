@@ -86,8 +86,8 @@ fn early_hints_precede_the_response() {
     assert_eq!(answer.interims, [(103, vec![link])]);
 }
 
-// RFC 9113 §8.5, RFC 8441 §4: CONNECT and extended CONNECT turn one stream into a tunnel; extended CONNECT corresponds to
-// HTTP/1's Upgrade.
+// RFC 9113 §8.5, RFC 8441 §4: CONNECT and extended CONNECT turn one stream into a tunnel; extended CONNECT corresponds
+// to HTTP/1's Upgrade.
 #[test]
 fn a_tunnel_is_one_stream() {
     let server = TestServer::start(|_| ());
@@ -123,8 +123,8 @@ fn a_tunnel_is_one_stream() {
     }
 }
 
-// RFC 8441 §5: an extended CONNECT for a WebSocket has the meaning of an Upgrade, which its handlers see. Without a tunnel a 2xx
-// would mean that the WebSocket is open.
+// RFC 8441 §5: an extended CONNECT for a WebSocket has the meaning of an Upgrade, which its handlers see. Without a
+// tunnel a 2xx would mean that the WebSocket is open.
 #[test]
 fn handlers_see_a_websocket_over_http2_as_an_upgrade() {
     let server = TestServer::start(|_| ());
@@ -276,8 +276,8 @@ fn the_reader_of_a_stalled_body_gets_an_error() {
     assert_eq!(client.get("/fixed").text(), "fixed");
 }
 
-// RFC 9113 §8.1: after a complete response a reset without an error means that the rest of the request is not needed. Some clients wait
-// for it.
+// RFC 9113 §8.1: after a complete response a reset without an error means that the rest of the request is not needed.
+// Some clients wait for it.
 #[test]
 fn a_stalled_upload_after_its_response_is_reset_without_error() {
     let server = TestServer::start(|setup| setup.timeouts.linger = SHORT);
@@ -377,8 +377,8 @@ fn no_prior_knowledge_when_disabled() {
     assert_eq!(client.answer().status, 505);
 }
 
-/// RFC 9113 §3.4, and as in Caddy: when only HTTP/2 is served, bytes other than its preface end the connection without a
-/// response of any protocol. When no protocol is served in the clear, all bytes do.
+/// RFC 9113 §3.4, and as in Caddy: when only HTTP/2 is served, bytes other than its preface end the connection without
+/// a response of any protocol. When no protocol is served in the clear, all bytes do.
 #[test]
 fn only_protocols_of_the_listener_are_served_in_cleartext() {
     for (http2, http2_clear) in [(false, true), (true, true), (true, false)] {
@@ -501,8 +501,8 @@ fn reading_stops_while_the_peer_does_not_read() {
     assert_eq!(other.get("/fixed").text(), "fixed");
 }
 
-/// A reader in a task of its own enlarges the window and triggers 100 Continue, even if it has emptied the mailbox before the
-/// connection's next poll.
+/// A reader in a task of its own enlarges the window and triggers 100 Continue, even if it has emptied the mailbox
+/// before the connection's next poll.
 #[test]
 fn a_reader_in_another_task_keeps_the_window_open() {
     let server = TestServer::start(|setup| setup.http2.stream_window_bytes = 10_000);
@@ -525,8 +525,8 @@ fn a_reader_in_another_task_keeps_the_window_open() {
     assert_eq!(answer.text(), "500000 bytes");
 }
 
-/// RFC 9113 §8.1: a response may be complete before the request. Bytes that wait for a handler that never reads them must return to
-/// both windows, or the client could send no more on the stream, nor at last on the connection.
+/// RFC 9113 §8.1: a response may be complete before the request. Bytes that wait for a handler that never reads them
+/// must return to both windows, or the client could send no more on the stream, nor at last on the connection.
 #[test]
 fn windows_reopen_after_an_early_response() {
     let server = TestServer::start(|setup| {
@@ -535,7 +535,8 @@ fn windows_reopen_after_an_early_response() {
         setup.head.discard_bytes_max = 200_000;
     });
     let mut client = server.http2();
-    // A body within the bound is taken to its end; the stream of a longer one is reset, with at most a window more than the bound.
+    // A body within the bound is taken to its end; the stream of a longer one is reset, with at most a window more than
+    // the bound.
     for (len, received) in [(150_000, 150_000..=150_000), (1_000_000, 200_000..=240_000)].into_iter().cycle().take(6) {
         let body = RequestBody::sized(bytes(len));
         let PendingResponse { response, content } = client.send_request("POST", "/hold", Some(&body));
@@ -592,7 +593,8 @@ fn an_upload_that_ends_early_cuts_no_response() {
     assert_eq!(client.get("/fixed").text(), "fixed");
 }
 
-/// RFC 9113 §10.5: windows bound the bytes that a handler does not read; the blocks that hold them have a corresponding bound.
+/// RFC 9113 §10.5: windows bound the bytes that a handler does not read; the blocks that hold them have a corresponding
+/// bound.
 #[test]
 fn unread_small_chunks_pin_no_blocks() {
     let server = TestServer::start(|_| ());

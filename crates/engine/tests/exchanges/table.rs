@@ -88,7 +88,8 @@ pub(super) fn table() -> Vec<ExchangeCase> {
     ]
 }
 
-/// Encodes the request as HTTP/1. HTTP/1.0 has no chunked coding, and keeps a connection only with `Connection: keep-alive`.
+/// Encodes the request as HTTP/1. HTTP/1.0 has no chunked coding, and keeps a connection only with `Connection:
+/// keep-alive`.
 fn encode(exchange: &ExchangeCase, method: &str, version: &str) -> Vec<u8> {
     let mut out = format!("{method} {} {version}\r\nHost: test\r\n", exchange.target).into_bytes();
     if version == "HTTP/1.0" {

@@ -43,8 +43,8 @@ enum Reason {
 use Reason::{End, GoAway, Refused, Reset, StreamReset};
 use ResponsePart::{Content, Continue, EarlyHints, HalfHead, Head, Nothing};
 
-/// An upstream that answers the first request, sends a part of a response to the second and then fails it, and answers all
-/// later ones.
+/// An upstream that answers the first request, sends a part of a response to the second and then fails it, and answers
+/// all later ones.
 struct FailingUpstream {
     port: u16,
     requests: Arc<AtomicUsize>,
@@ -167,8 +167,8 @@ fn by_http2(server: &TestServer, target: &str) -> ClientResult {
     }
 }
 
-// RFC 9110 §9.2.2, RFC 9113 §8.7: a request may be retried if the server did not process it. After any part of a response, even
-// an interim one, that no longer holds, and the client must not receive parts of two responses as one.
+// RFC 9110 §9.2.2, RFC 9113 §8.7: a request may be retried if the server did not process it. After any part of a
+// response, even an interim one, that no longer holds, and the client must not receive parts of two responses as one.
 #[test]
 fn a_request_is_repeated_only_before_any_response_bytes() {
     let server = TestServer::start(|_| {});

@@ -7,8 +7,8 @@ use crate::support::origin::{Act, Origin};
 use crate::support::{TestServer, bytes};
 use crate::{ClientResult, assert_all_returned, read, send_request, whole};
 
-/// Runs one case: the upstream's behaviour and the client's result. The next request must then get its own response, on a new
-/// connection.
+/// Runs one case: the upstream's behaviour and the client's result. The next request must then get its own response, on
+/// a new connection.
 #[track_caller]
 fn check(server: &TestServer, why: &str, act: Act, want: &ClientResult) {
     let origin = Origin::new(vec![act, |peer| {
@@ -385,8 +385,8 @@ fn an_early_response_arrives() {
     assert_all_returned(&server);
 }
 
-// RFC 9110 §9.2.2: a request that is not idempotent must not be retried when the connection ends after it was sent. But an end
-// that is detected before the connection is reused fails no request.
+// RFC 9110 §9.2.2: a request that is not idempotent must not be retried when the connection ends after it was sent. But
+// an end that is detected before the connection is reused fails no request.
 #[test]
 fn a_connection_closed_while_idle_fails_no_request() {
     let server = TestServer::start(|_| {});
@@ -453,7 +453,8 @@ fn heads_as_received_by_the_upstream() {
         }
         origin.end();
     }
-    // Content-Length of responses without content: kept for HEAD, removed otherwise, as in Go (RFC 9110 §8.6 allows it).
+    // Content-Length of responses without content: kept for HEAD, removed otherwise, as in Go (RFC 9110 §8.6 allows
+    // it).
     for (method, answer, status, length) in [
         ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n", 200, Some("7")),
         ("GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n", 304, None),

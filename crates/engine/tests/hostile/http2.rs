@@ -331,8 +331,8 @@ fn unprocessed_requests_are_sent_again() {
     assert_all_returned(&server);
 }
 
-// RFC 9110 §9.2.2: an upstream may close a connection that has been used, before it receives the next requests. Those that are
-// idempotent are sent once more, on another connection.
+// RFC 9110 §9.2.2: an upstream may close a connection that has been used, before it receives the next requests. Those
+// that are idempotent are sent once more, on another connection.
 #[test]
 fn a_used_connection_closes_under_requests() {
     let server = TestServer::start(|_| {});
@@ -468,7 +468,8 @@ fn all_used_connections_close() {
     assert_all_returned(&server);
 }
 
-// The upstream's host was restarted: all calls of a lost connection are sent again on a new one, none on another lost connection.
+// The upstream's host was restarted: all calls of a lost connection are sent again on a new one, none on another lost
+// connection.
 #[test]
 fn all_calls_of_a_lost_connection_are_sent_again() {
     let server = TestServer::start(|setup| setup.workers = 1);
@@ -538,7 +539,8 @@ fn an_upstream_without_streams() {
     assert_all_returned(&server);
 }
 
-// RFC 9113 §5.1.2: the limit of streams that an upstream has set counts for its next connection, before its SETTINGS arrive there.
+// RFC 9113 §5.1.2: the limit of streams that an upstream has set counts for its next connection, before its SETTINGS
+// arrive there.
 #[test]
 fn the_stream_limit_of_an_upstream_is_remembered() {
     let server = TestServer::start(|_| {});
@@ -572,8 +574,9 @@ fn the_stream_limit_of_an_upstream_is_remembered() {
     assert_all_returned(&server);
 }
 
-// RFC 9113 §6.8: a server that shuts down sends GOAWAY with the largest stream number, then PING. When the acknowledgement arrives it
-// sends the last number, and discards streams after it, as grpc-go does with MaxConnectionAge.
+// RFC 9113 §6.8: a server that shuts down sends GOAWAY with the largest stream number, then PING. When the
+// acknowledgement arrives it sends the last number, and discards streams after it, as grpc-go does with
+// MaxConnectionAge.
 #[test]
 fn no_request_follows_the_first_goaway() {
     let server = TestServer::start(|_| {});
@@ -700,8 +703,8 @@ fn a_window_that_never_opens() {
     assert_all_returned(&server);
 }
 
-// RFC 9113 §6.7: a receiver of PING acknowledges it. While calls are open and the upstream sends nothing, it gets PINGs; one
-// that does not acknowledge them counts as dead. An idle connection gets none.
+// RFC 9113 §6.7: a receiver of PING acknowledges it. While calls are open and the upstream sends nothing, it gets
+// PINGs; one that does not acknowledge them counts as dead. An idle connection gets none.
 #[test]
 fn pings() {
     let server = TestServer::start(|_| {});

@@ -141,7 +141,8 @@ fn more_calls_than_may_wait_are_refused() {
     assert_all_returned(&server);
 }
 
-/// An HTTP/1.1 upstream that responds to any number of connections at once. Returns its port, and the most requests at once so far.
+/// An HTTP/1.1 upstream that responds to any number of connections at once. Returns its port, and the most requests at
+/// once so far.
 fn counting_upstream() -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -164,7 +165,8 @@ fn counting_upstream() -> (u16, Arc<AtomicUsize>) {
     (port, most)
 }
 
-// Go, MaxConnsPerHost: the limit is the process's, not a worker's. No worker keeps all connections while calls wait on another one.
+// Go, MaxConnsPerHost: the limit is the process's, not a worker's. No worker keeps all connections while calls wait on
+// another one.
 #[test]
 fn a_limit_of_all_workers() {
     for max in [1, 2] {
@@ -195,8 +197,8 @@ fn a_limit_of_all_workers() {
     }
 }
 
-// docs/reverse-proxy.md, `max_conns_per_host`: calls of one worker cannot use another worker's connection, so that each worker may have one
-// connection that carries many calls.
+// docs/reverse-proxy.md, `max_conns_per_host`: calls of one worker cannot use another worker's connection, so that each
+// worker may have one connection that carries many calls.
 #[test]
 fn each_worker_has_a_connection_for_many_calls() {
     let server = TestServer::start(|setup| setup.workers = 2);
@@ -365,8 +367,8 @@ fn each_call_on_a_connection_has_its_own_timeout() {
     assert_all_returned(&server);
 }
 
-// RFC 9110 §4.2: a name may have several addresses. On many systems the first one of `localhost` is ::1, where no server
-// listens.
+// RFC 9110 §4.2: a name may have several addresses. On many systems the first one of `localhost` is ::1, where no
+// server listens.
 #[test]
 fn a_name_is_looked_up() {
     let server = TestServer::start(|_| {});
@@ -415,7 +417,8 @@ fn an_upstream_that_never_reads() {
     assert_all_returned(&server);
 }
 
-// A client disconnects while the upstream does not read the request. There is no timeout for this, but all storage is released.
+// A client disconnects while the upstream does not read the request. There is no timeout for this, but all storage is
+// released.
 #[test]
 fn a_client_disconnects_while_the_upstream_does_not_read() {
     let server = TestServer::start(|_| {});

@@ -1,5 +1,5 @@
-//! Upstream connections while their pools appear and disappear: reload, drain, pools dropped after one call, and connections
-//! at their stream limit.
+//! Upstream connections while their pools appear and disappear: reload, drain, pools dropped after one call, and
+//! connections at their stream limit.
 
 use std::sync::Arc;
 use std::time::Duration;

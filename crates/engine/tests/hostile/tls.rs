@@ -67,7 +67,8 @@ fn trusted_certificates() {
     assert_all_returned(&server);
 }
 
-// As in Go, a certificate that is itself among the authorities is accepted for its names, also if another one has signed it.
+// As in Go, a certificate that is itself among the authorities is accepted for its names, also if another one has
+// signed it.
 #[test]
 fn a_certificate_that_is_pinned() {
     let server = TestServer::start(|_| {});
@@ -136,8 +137,8 @@ fn a_client_certificate() {
     }
 }
 
-/// Starts a server that requires certificates of this authority. Its responses are the kind of the handshake and the length of the
-/// client's certificate.
+/// Starts a server that requires certificates of this authority. Its responses are the kind of the handshake and the
+/// length of the client's certificate.
 fn identifying(authority: &Authority) -> u16 {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut roots = RootCertStore::empty();
@@ -165,8 +166,8 @@ fn identifying(authority: &Authority) -> u16 {
     port
 }
 
-// Caddy's `client_certificate_automate`: a handshake presents the certificate that the name has at that time. A session ends with its
-// certificate. A reload replaces the certificates.
+// Caddy's `client_certificate_automate`: a handshake presents the certificate that the name has at that time. A session
+// ends with its certificate. A reload replaces the certificates.
 #[test]
 fn a_certificate_that_is_replaced() {
     let (before, after) = (Arc::new(Store::default()), Arc::new(Store::default()));
@@ -290,7 +291,8 @@ fn an_end_without_close_notify_is_a_truncation() {
     assert_all_returned(&server);
 }
 
-// As in Go, a certificate that is itself a configured root is accepted as a leaf for its own names, even with the CA flag.
+// As in Go, a certificate that is itself a configured root is accepted as a leaf for its own names, even with the CA
+// flag.
 #[test]
 fn a_managed_certificate_is_trusted() {
     let server = TestServer::start(|_| {});

@@ -1,6 +1,6 @@
-//! A handler that forwards every request to `127.0.0.1:PORT`: over HTTP/1.1 when the path begins with `/forward/PORT`, over
-//! HTTP/2 with prior knowledge when it begins with `/forward2/PORT`. The rest of the path is the forwarded path. The engine
-//! handles the fields that belong to connections; the handler changes no further ones.
+//! A handler that forwards every request to `127.0.0.1:PORT`: over HTTP/1.1 when the path begins with `/forward/PORT`,
+//! over HTTP/2 with prior knowledge when it begins with `/forward2/PORT`. The rest of the path is the forwarded path.
+//! The engine handles the fields that belong to connections; the handler changes no further ones.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};

@@ -84,8 +84,8 @@ impl Http2 {
         self.runtime.block_on(async { tokio::time::timeout(PATIENCE, work).await }).expect("it does not hang")
     }
 
-    /// Polls the connection until the server has received all that was sent before, and then for 20 ms. Without effect on a
-    /// connection that has ended.
+    /// Polls the connection until the server has received all that was sent before, and then for 20 ms. Without effect
+    /// on a connection that has ended.
     #[track_caller]
     pub(crate) fn settle(&mut self) {
         let Self { runtime, pings, .. } = self;
@@ -160,7 +160,8 @@ impl Http2 {
         let both = asked.into_iter().zip(requests).map(|(PendingResponse { response, content }, (_, _, body))| {
             let body = body.cloned();
             async move {
-                // Content and response are transferred concurrently; after the response the rest of the content is dropped.
+                // Content and response are transferred concurrently; after the response the rest of the content is
+                // dropped.
                 let sending = tokio::spawn(send(content, body));
                 let answer = answer(response).await.expect("an answer");
                 sending.abort();

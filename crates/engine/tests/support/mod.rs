@@ -1,5 +1,5 @@
-//! Shared parts of the engine's tests: handlers with one behaviour each, a server of all handlers on a port of its own, and
-//! clients that check every byte.
+//! Shared parts of the engine's tests: handlers with one behaviour each, a server of all handlers on a port of its own,
+//! and clients that check every byte.
 //!
 //! - `probe`: the channel between handlers and a test: events, and handlers that wait for the test
 //! - `handlers`, `bodies`: one behaviour each, registered and built from JSON like any module

@@ -199,7 +199,8 @@ impl OriginConnection {
         }
     }
 
-    /// Reads up to the next request and the acknowledgement of our settings, which may come first. Returns the request's stream.
+    /// Reads up to the next request and the acknowledgement of our settings, which may come first. Returns the
+    /// request's stream.
     #[track_caller]
     pub(crate) fn request_and_settings_ack(&mut self) -> u32 {
         let (mut stream, mut is_acknowledged) = (None, false);

@@ -51,7 +51,8 @@ pub(crate) static RECORDER: Recorder = Recorder {
 /// The window of all stamps.
 const WINDOW: u32 = 1;
 
-/// A lock that makes tests with recordings run one at a time, so that a recording has no hooks of another test's server.
+/// A lock that makes tests with recordings run one at a time, so that a recording has no hooks of another test's
+/// server.
 pub(crate) struct Alone(#[expect(dead_code, reason = "held until the end")] MutexGuard<'static, ()>);
 
 pub(crate) fn alone() -> Alone {
@@ -96,8 +97,8 @@ impl<'a> Recording<'a> {
         lock(&RECORDER.times).clone()
     }
 
-    /// Waits until `answers` requests have ended, then stops. Returns the lines, with objects numbered in the order of their
-    /// appearance, and with the names of threads that are not workers.
+    /// Waits until `answers` requests have ended, then stops. Returns the lines, with objects numbered in the order of
+    /// their appearance, and with the names of threads that are not workers.
     #[track_caller]
     pub(crate) fn after(self, answers: usize) -> Vec<String> {
         let request = HookSubject::Point(Point::named("request").id());

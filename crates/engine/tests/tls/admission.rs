@@ -1,5 +1,5 @@
-//! Policies cannot be bypassed by unusual server names or by connections from before a reload; RSA signatures never run on a
-//! worker.
+//! Policies cannot be bypassed by unusual server names or by connections from before a reload; RSA signatures never run
+//! on a worker.
 
 use std::io::{Read as _, Write as _};
 use std::sync::{Arc, Mutex};
@@ -47,8 +47,8 @@ impl Signer for WatchedSigner {
     }
 }
 
-/// No worker makes an RSA signature, even when a client must send its ClientHello twice (RFC 8446 §4.1.4), or sends it in
-/// pieces.
+/// No worker makes an RSA signature, even when a client must send its ClientHello twice (RFC 8446 §4.1.4), or sends it
+/// in pieces.
 #[test]
 fn an_rsa_key_signs_on_the_pool_after_a_retry() {
     let policy = TlsPolicy { groups: vec!["secp384r1".into()], ..TlsPolicy::default() };
@@ -90,8 +90,8 @@ fn an_rsa_key_signs_on_the_pool_after_a_retry() {
     assert_eq!(*threads.lock().unwrap(), ["signature"; 3]);
 }
 
-/// A connection that the new plan would refuse is not served under it: one in the clear when the plan requires TLS, one without
-/// a client certificate when the plan requires one. All further connections continue.
+/// A connection that the new plan would refuse is not served under it: one in the clear when the plan requires TLS, one
+/// without a client certificate when the plan requires one. All further connections continue.
 #[test]
 fn connections_of_a_laxer_plan_are_closed_by_a_stricter_one() {
     let authority = Authority::new();
@@ -163,8 +163,8 @@ fn connections_of_a_laxer_plan_are_closed_by_a_stricter_one() {
     }
 }
 
-/// RFC 6066 §3: a server name has no trailing dot. With it, a name would bypass the policy for the name without it. Go refuses
-/// such names too.
+/// RFC 6066 §3: a server name has no trailing dot. With it, a name would bypass the policy for the name without it. Go
+/// refuses such names too.
 #[test]
 fn a_server_name_with_a_trailing_dot_is_refused() {
     let policy = TlsPolicy { matchers: named(&["test"]), drop: true, ..TlsPolicy::default() };

@@ -54,8 +54,8 @@ fn nonsense_is_refused() {
     assert_eq!(bench.server.counts().panics, 0);
 }
 
-// RFC 5246 Appendix E.1: a server without a version of the client's sends protocol_version. Clients without TLS 1.2 send no
-// signature_algorithms (RFC 5246 §7.4.1.4.1).
+// RFC 5246 Appendix E.1: a server without a version of the client's sends protocol_version. Clients without TLS 1.2
+// send no signature_algorithms (RFC 5246 §7.4.1.4.1).
 #[test]
 fn a_client_without_tls_1_2() {
     let bench = TlsServerFixture::new(|_| ());
@@ -73,8 +73,8 @@ fn a_client_without_tls_1_2() {
     }
 }
 
-// RFC 8737 §3: an authority offers `acme-tls/1` only. Its handshake waits until the challenge of another server is found. A client that offers
-// another protocol too is no authority, and gets the usual certificate.
+// RFC 8737 §3: an authority offers `acme-tls/1` only. Its handshake waits until the challenge of another server is
+// found. A client that offers another protocol too is no authority, and gets the usual certificate.
 #[test]
 fn a_challenge_of_another_server() {
     let bench = TlsServerFixture::new(|_| ());

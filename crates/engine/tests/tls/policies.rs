@@ -261,8 +261,8 @@ fn alpn() {
     }
 }
 
-/// RFC 7301 §3.2: over TLS a listener serves only its configured versions. A client that offers none of them fails in the
-/// handshake. A client without ALPN expects HTTP/1; its connection is closed when the listener does not serve that.
+/// RFC 7301 §3.2: over TLS a listener serves only its configured versions. A client that offers none of them fails in
+/// the handshake. A client without ALPN expects HTTP/1; its connection is closed when the listener does not serve that.
 #[test]
 fn rfc7301_3_2_only_protocols_of_the_listener_are_served() {
     const NONE: &[&str] = &[];
@@ -524,8 +524,8 @@ fn a_reload_turns_tls_on() {
     serves(&mut over(tcp, &bench.config(), "test"));
 }
 
-/// RFC 6066 §3 permits no address as a server name, but some clients send it. As in Caddy, they get its certificate, also where the address is
-/// not that of the connection.
+/// RFC 6066 §3 permits no address as a server name, but some clients send it. As in Caddy, they get its certificate,
+/// also where the address is not that of the connection.
 #[test]
 fn an_address_as_the_server_name() {
     let bench = TlsServerFixture::new(|_| ());
@@ -561,8 +561,8 @@ fn version_1() -> Signed {
     Signed { chain, key: PrivateKeyDer::from_pem_slice(TEXT).unwrap() }
 }
 
-/// RFC 5280 §4.1.2.1: version 1 has no extensions. Like Go, the server serves such a certificate, accepts one from a client
-/// when it is itself a configured authority, and trusts one as an authority.
+/// RFC 5280 §4.1.2.1: version 1 has no extensions. Like Go, the server serves such a certificate, accepts one from a
+/// client when it is itself a configured authority, and trusts one as an authority.
 #[test]
 fn rfc5280_4_1_2_1_certificates_of_version_1() {
     let unrelated = Authority::new().certificate;

@@ -90,8 +90,8 @@ fn underscores_are_between_digits(text: &str) -> bool {
     before != b'_'
 }
 
-/// Parses a number with a fraction or exponent, also hexadecimal. Returns `None` if it is malformed or overflows `f64`. One
-/// that underflows is 0.
+/// Parses a number with a fraction or exponent, also hexadecimal. Returns `None` if it is malformed or overflows `f64`.
+/// One that underflows is 0.
 pub(crate) fn float(text: &str) -> Option<f64> {
     let (negative, rest) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),

@@ -1,6 +1,7 @@
 //! Go's forms of floating-point numbers.
 
-/// Digits after the point beyond which all are zero: the smallest number is 2^-1074. Rust's formatting takes no precision above 65 535.
+/// Digits after the point beyond which all are zero: the smallest number is 2^-1074. Rust's formatting takes no
+/// precision above 65 535.
 const DIGITS_MAX: usize = 1100;
 
 /// Returns the number in the form of a verb (`e`, `f`, `g` or upper case), with the shortest digits that identify it if

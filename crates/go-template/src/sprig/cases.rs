@@ -62,8 +62,8 @@ fn without_space(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// goutils: lowercase letters become uppercase, and the reverse. A lowercase letter at the start of a word gets its title
-/// form.
+/// goutils: lowercase letters become uppercase, and the reverse. A lowercase letter at the start of a word gets its
+/// title form.
 fn swap_case(text: &[u8]) -> Vec<u8> {
     let mut after_space = true;
     mapped(text, |c| {
@@ -173,8 +173,8 @@ fn is_alphabetic(c: char) -> bool {
     LETTER.contains(c) && !is_ideograph
 }
 
-/// Returns the end of a word that goes on from `end` while characters belong to it, the start of its last character, and the
-/// character after it.
+/// Returns the end of a word that goes on from `end` while characters belong to it, the start of its last character,
+/// and the character after it.
 fn run(text: &[u8], end: usize, first: char, belongs: impl Fn(char) -> bool) -> (usize, usize, char) {
     let (mut end, mut last, mut c) = (end, end, first);
     while end < text.len() {

@@ -78,8 +78,8 @@ fn found(call: &CallContext<'_>, dictionary: &Value, key: &Value) -> Result<Opti
     Ok(map(dictionary)?.value(text(key)))
 }
 
-/// Returns the key of a new entry. It shares the bytes of a string, but is charged as a copy: the dictionary compares it with
-/// other keys, which takes as long.
+/// Returns the key of a new entry. It shares the bytes of a string, but is charged as a copy: the dictionary compares
+/// it with other keys, which takes as long.
 fn key(call: &CallContext<'_>, value: &Value) -> Result<Arc<[u8]>, FunctionError> {
     match value {
         Value::String(text) => {
@@ -137,8 +137,8 @@ fn merge_all(call: &CallContext<'_>, args: &[Value], overwrites: bool) -> Result
     Ok(args[0].clone())
 }
 
-/// `dario.cat/mergo`: adds the entries of `source` whose key the target does not have, or has with an empty value; if `overwrites`, all
-/// of them. Dictionaries within both are merged.
+/// `dario.cat/mergo`: adds the entries of `source` whose key the target does not have, or has with an empty value; if
+/// `overwrites`, all of them. Dictionaries within both are merged.
 fn merge(
     call: &CallContext<'_>,
     target: &Map,

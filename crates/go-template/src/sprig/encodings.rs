@@ -65,7 +65,8 @@ fn is_line_end(byte: u8) -> bool {
     matches!(byte, b'\n' | b'\r')
 }
 
-/// Decodes Base64 between whose characters lines may end, as Go's decoder; the error is the byte that it complains about.
+/// Decodes Base64 between whose characters lines may end, as Go's decoder; the error is the byte that it complains
+/// about.
 fn base64_decoded(text: &[u8]) -> Result<Vec<u8>, usize> {
     let mut out = Vec::new();
     let mut at = 0;
@@ -133,7 +134,8 @@ fn base32(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Decodes Base32 between whose characters lines may end. The error counts the bytes without the ends of lines, as Go does.
+/// Decodes Base32 between whose characters lines may end. The error counts the bytes without the ends of lines, as Go
+/// does.
 fn base32_decoded(text: &[u8]) -> Result<Vec<u8>, usize> {
     let text: Vec<u8> = text.iter().copied().filter(|byte| !is_line_end(*byte)).collect();
     let mut out = Vec::new();

@@ -1,4 +1,5 @@
-//! Lists. All functions return new ones. A function with `must` in its name differs only in Go, where the one without it panics.
+//! Lists. All functions return new ones. A function with `must` in its name differs only in Go, where the one without
+//! it panics.
 
 use super::equal::is_deeply_equal;
 use super::numbers::int64;
@@ -152,7 +153,8 @@ fn reverse(call: &mut CallContext<'_>, args: &[Value]) -> Result<Value, Function
     Ok(Value::list(items))
 }
 
-/// Returns the elements from one position to before another. Go also shows elements beyond the end that a larger list has had.
+/// Returns the elements from one position to before another. Go also shows elements beyond the end that a larger list
+/// has had.
 fn slice(call: &mut CallContext<'_>, args: &[Value]) -> Result<Value, FunctionError> {
     let list = list(&args[0])?;
     if list.items().is_empty() {

@@ -79,8 +79,8 @@ struct TextPattern {
 }
 
 impl TextPattern {
-    /// Compiles an expression, or takes it from those that the execution has. The error is a message for a mistake in the
-    /// expression.
+    /// Compiles an expression, or takes it from those that the execution has. The error is a message for a mistake in
+    /// the expression.
     fn compile(call: &CallContext<'_>, value: &Value) -> Result<Rc<Self>, FunctionError> {
         let source = text(value);
         call.charge_steps(1 + source.len() / 64)?;
@@ -92,8 +92,8 @@ impl TextPattern {
         if source.len() > SOURCE_BYTES_MAX {
             return Err(refused(TOO_LARGE.to_owned()));
         }
-        // Compiling takes about as long as thousands of other steps. The crate sorts a class again after each class within it, so
-        // that the time is quadratic.
+        // Compiling takes about as long as thousands of other steps. The crate sorts a class again after each class
+        // within it, so that the time is quadratic.
         call.charge_steps(2000 + source.len() + source.len().pow(2) / 4096)?;
         let translated = Self::translated(source).map_err(refused)?;
         // With the flag `i` the crate looks up each character of a class.
@@ -134,8 +134,8 @@ impl TextPattern {
 
     /// Charges the steps of a search to the end of the subject, which is the first one or a repeated one.
     fn charge_search(&self, call: &CallContext<'_>, bytes: usize, is_first: bool) -> Result<(), FunctionError> {
-        // One search is linear. Each search for a further match may look at the whole rest, but most of them do not. Few states
-        // are fast to search with.
+        // One search is linear. Each search for a further match may look at the whole rest, but most of them do not.
+        // Few states are fast to search with.
         let (states, share) = if is_first { (self.states.max(8), 64) } else { (self.states, 256) };
         Ok(call.charge_steps(1 + bytes.saturating_mul(states) / share)?)
     }

@@ -123,7 +123,8 @@ fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
     bstr::ByteSlice::find(text, wanted)
 }
 
-/// Shortens a text to `width` bytes, with three dots at its end, and at its start if `offset` is beyond the fourth byte.
+/// Shortens a text to `width` bytes, with three dots at its end, and at its start if `offset` is beyond the fourth
+/// byte.
 fn abbreviate(call: &CallContext<'_>, offset: i64, width: i64, text: &[u8]) -> Result<Vec<u8>, FunctionError> {
     let Some(width) = usize::try_from(width).ok().filter(|width| (4..text.len()).contains(width)) else {
         return Ok(text.to_vec());

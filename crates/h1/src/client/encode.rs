@@ -8,8 +8,9 @@ use crate::encode::{is_ours, put_length};
 /// Upper bound in bytes of a request line and the machine's own fields, without the target and the authority.
 const OWN_BYTES_MAX: usize = 192;
 
-/// Writes the head, for a forward proxy in absolute form. `before_tunnel`: the bytes of content that precede a tunnel. `is_last`: the
-/// connection serves no further request. Returns `None`, with no byte written, if the head is not valid for this framing.
+/// Writes the head, for a forward proxy in absolute form. `before_tunnel`: the bytes of content that precede a tunnel.
+/// `is_last`: the connection serves no further request. Returns `None`, with no byte written, if the head is not valid
+/// for this framing.
 pub(super) fn request_head(
     head: &Head,
     (framing, before_tunnel): (Framing, usize),
@@ -87,8 +88,8 @@ fn put_request_line(method: Method<'_>, target: Target<'_>, proxy: Option<&Forwa
     out.put(b" HTTP/1.1\r\n");
 }
 
-/// Writes the fields that concern only this connection, and the end of the head. RFC 9110 §7.8, §10.1.4: Upgrade and TE are sent only if
-/// Connection lists them. A tunnel ends with its connection without `close`.
+/// Writes the fields that concern only this connection, and the end of the head. RFC 9110 §7.8, §10.1.4: Upgrade and TE
+/// are sent only if Connection lists them. A tunnel ends with its connection without `close`.
 #[inline]
 fn put_connection(keeps_upgrade: bool, is_last: bool, has_te: bool, out: &mut WriteList) {
     if has_te {

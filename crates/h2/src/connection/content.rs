@@ -161,12 +161,14 @@ impl Connection {
         if is_short && (self.role == Role::Client || stream.local == Local::HeadPending) {
             return self.reset_for(id, ErrorCode::Protocol, out);
         }
-        // With a Content-Length, or without one: the end of an upload that the client may have stopped. A tunnel ends in any case.
+        // With a Content-Length, or without one: the end of an upload that the client may have stopped. A tunnel ends
+        // in any case.
         let may_be_stopped = is_short || stream.remote == Remote::Open(None) && !stream.kind.is_connect;
         stream.remote = Remote::Done;
         if self.role == Role::Server && may_be_stopped && stream.is_ended() {
-            // RFC 9113 §8.1: the response was complete before the request. When curl 7.88 stops an upload because of the status, it waits
-            // for this frame, without a time limit. Other clients ignore it, as §5.1 demands for a closed stream.
+            // RFC 9113 §8.1: the response was complete before the request. When curl 7.88 stops an upload because of
+            // the status, it waits for this frame, without a time limit. Other clients ignore it, as §5.1 demands for a
+            // closed stream.
             frame::put_reset(id, ErrorCode::NoError, out);
         }
         if stream.local == Local::Finished {
@@ -213,14 +215,15 @@ impl Connection {
     }
 }
 
-/// Reads the padding length of a DATA frame. Returns the length of the frame's header, with that byte, and of the padding; `None` if the
-/// byte is missing yet.
+/// Reads the padding length of a DATA frame. Returns the length of the frame's header, with that byte, and of the
+/// padding; `None` if the byte is missing yet.
 #[inline]
 fn read_padding(frame: FrameHeader, rest: &[u8]) -> Result<Option<(usize, u8)>, ConnectionError> {
     if !frame.has(flag::PADDED) {
         return Ok(Some((HEADER_LEN, 0)));
     }
-    // RFC 9113 §6.1: a padded frame of length 0 lacks even the padding length, and padding must be shorter than the payload.
+    // RFC 9113 §6.1: a padded frame of length 0 lacks even the padding length, and padding must be shorter than the
+    // payload.
     match rest.get(HEADER_LEN) {
         _ if frame.len == 0 => Err(ConnectionError::FRAME_SIZE),
         Some(&padding) if usize::from(padding) >= frame.len => Err(ConnectionError::PROTOCOL),

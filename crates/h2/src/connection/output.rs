@@ -14,8 +14,8 @@ impl Connection {
     #[inline]
     pub(crate) fn writable(&self, id: u32) -> bool {
         self.streams.get(id).is_some_and(|stream| {
-            // Without bytes to send no window matters: an ended stream accepts bytes and drops them, so that the driver can
-            // end its content, and trailers need no window.
+            // Without bytes to send no window matters: an ended stream accepts bytes and drops them, so that the driver
+            // can end its content, and trailers need no window.
             let needs_window = !stream.is_ended() && !matches!(stream.local, Local::Sized { left: 0, .. });
             !needs_window || stream.send.available() > 0 && self.send.available() > 0
         })

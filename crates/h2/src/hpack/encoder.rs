@@ -164,7 +164,8 @@ impl Encoder {
         }
     }
 
-    /// Encodes a field line, a sensitive one as [`Encoder::field_never_indexed`] does. The conditions are those of [`Encoder::field`].
+    /// Encodes a field line, a sensitive one as [`Encoder::field_never_indexed`] does. The conditions are those of
+    /// [`Encoder::field`].
     #[inline]
     pub fn line(&mut self, line: FieldLine<'_>, out: &mut WriteList) {
         if line.is_sensitive {

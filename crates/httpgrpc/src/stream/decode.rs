@@ -21,7 +21,8 @@ pub enum StreamPart {
     Chunk(Chunk),
     /// Trailers, in [`StreamDecoder::trailers`]; the last part.
     Trailers,
-    /// No part: the decoder yields after decompressing much. Call it again with the rest of the chunk, which may be empty.
+    /// No part: the decoder yields after decompressing much. Call it again with the rest of the chunk, which may be
+    /// empty.
     More,
 }
 
@@ -131,8 +132,8 @@ impl<H: StreamHead> StreamDecoder<H> {
     }
 
     /// Consumes bytes of the chunk until a part is complete; `None` if the chunk ends first. One call decompresses at
-    /// most one block that contains content. A small frame may inflate to megabytes of unknown fields, which are no part, so the decoder
-    /// yields with [`StreamPart::More`] after each 64 KiB.
+    /// most one block that contains content. A small frame may inflate to megabytes of unknown fields, which are no
+    /// part, so the decoder yields with [`StreamPart::More`] after each 64 KiB.
     ///
     /// # Errors
     /// The fault of the call. The call has then failed, and the decoder must be cleared.

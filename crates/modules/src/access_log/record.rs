@@ -82,8 +82,8 @@ impl EachField for Record<'_> {
     }
 }
 
-/// The object `resp_headers`. As in Caddy it has the trailers too: under their names if the head's `Trailer` announced them and the head has
-/// no such field, otherwise after the prefix `Trailer:`.
+/// The object `resp_headers`. As in Caddy it has the trailers too: under their names if the head's `Trailer` announced
+/// them and the head has no such field, otherwise after the prefix `Trailer:`.
 struct ResponseFields<'r> {
     cx: &'r Context,
     table: &'r HeaderTable,
@@ -131,7 +131,8 @@ impl EachField for RequestFields<'_> {
         let port = arrival.ends.peer().map_or(&[][..], |peer| write_number(peer.port().into(), &mut digits));
         sink.value(key!("remote_port"), LogValue::Plain(port));
         let client_text = if client.ip == peer { peer_text } else { client.ip.map(IpText::of) };
-        // Without an address it is the peer of a Unix socket, which has a text only if a trusted proxy sent the request.
+        // Without an address it is the peer of a Unix socket, which has a text only if a trusted proxy sent the
+        // request.
         let without_ip = if client.proxied { UNIX_PEER } else { "" };
         let client_ip = client_text.as_ref().map_or(without_ip.as_bytes(), IpText::as_bytes);
         sink.value(key!("client_ip"), LogValue::Plain(client_ip));

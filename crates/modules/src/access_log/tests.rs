@@ -164,8 +164,8 @@ fn a_record_has_caddys_shape() {
     }
 }
 
-// Caddy's documentation of `log`: `hostnames`, `no_hostname`, the level, include and exclude, log_skip. A host whose name
-// or wildcard has loggers is not skipped.
+// Caddy's documentation of `log`: `hostnames`, `no_hostname`, the level, include and exclude, log_skip. A host whose
+// name or wildcard has loggers is not skipped.
 #[test]
 fn records_go_to_the_logs_that_accept_them() {
     let directory = LogDirectory::new("which");
@@ -552,7 +552,8 @@ fn names_and_levels_of_a_request() {
         vars("/quiet", json!(["two"]), json!(null)),
         vars("/none", json!(null), json!(null)),
         vars("/base", json!([""]), json!(null)),
-        // As in Caddy, placeholders in names are not expanded, and a text selects nothing: a client does not choose the log of its request.
+        // As in Caddy, placeholders in names are not expanded, and a text selects nothing: a client does not choose the
+        // log of its request.
         vars("/chosen", json!(["{http.request.uri.query.log}"]), json!("error")),
         vars("/text", json!("{http.request.uri.query.log}"), json!(null)),
         { "handle": [{ "handler": "static_response" }] },

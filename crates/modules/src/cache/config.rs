@@ -142,7 +142,8 @@ fn open(
         })
     })?;
     agree(directory, bounds, build)?;
-    // Each worker sets the bounds when it gets the plan: one that is refused must not change those of the running server.
+    // Each worker sets the bounds when it gets the plan: one that is refused must not change those of the running
+    // server.
     let of_plan = Arc::clone(&disk);
     build.allocate_state(move |_| of_plan.set_bounds(bounds));
     Ok(Some(disk))

@@ -1,8 +1,8 @@
 //! Stored responses in a directory, so that they outlive the process and may exceed its memory.
 //!
-//! A response that is stored in memory is also queued for the directory's thread, which writes a file and renames it into
-//! place. A lookup that finds nothing in memory looks into the directory's index; the files of the key are then read on
-//! the pool for files. A file that is damaged, missing or of another key is a miss.
+//! A response that is stored in memory is also queued for the directory's thread, which writes a file and renames it
+//! into place. A lookup that finds nothing in memory looks into the directory's index; the files of the key are then
+//! read on the pool for files. A file that is damaged, missing or of another key is a miss.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs;
@@ -130,8 +130,8 @@ impl DiskState {
     }
 }
 
-/// The keys of which files are removed while the directory is scanned, since the index does not have these files yet: a bit for
-/// each, which its digest selects. Another key with the same bit loses its files too.
+/// The keys of which files are removed while the directory is scanned, since the index does not have these files yet: a
+/// bit for each, which its digest selects. Another key with the same bit loses its files too.
 #[derive(Debug)]
 struct ScanMarks(Box<[u64]>);
 
@@ -234,8 +234,8 @@ impl Index {
     }
 }
 
-/// The directories whose threads have not ended. A directory has one thread, whose index then has all files that this process
-/// writes there: a file of another thread would escape removal.
+/// The directories whose threads have not ended. A directory has one thread, whose index then has all files that this
+/// process writes there: a file of another thread would escape removal.
 static DISKS: LazyLock<Mutex<HashMap<PathBuf, Weak<Disk>>>> = LazyLock::new(Mutex::default);
 
 /// The bounds of a directory.
@@ -253,8 +253,8 @@ impl Default for DiskBounds {
 }
 
 impl DiskHandle {
-    /// Opens a directory, which is created if it does not exist, and starts its thread unless it has one. Without bounds, until
-    /// [`Disk::set_bounds`].
+    /// Opens a directory, which is created if it does not exist, and starts its thread unless it has one. Without
+    /// bounds, until [`Disk::set_bounds`].
     ///
     /// # Errors
     /// The directory cannot be created or written to.
@@ -320,8 +320,8 @@ impl Disk {
         self.changed.notify_one();
     }
 
-    /// Queues a response for its file, and removes the files of those that it has replaced in memory: they must not come
-    /// back (RFC 9111 §4). Beyond the queue's bound it stays in memory only.
+    /// Queues a response for its file, and removes the files of those that it has replaced in memory: they must not
+    /// come back (RFC 9111 §4). Beyond the queue's bound it stays in memory only.
     pub(super) fn write(
         &self,
         key: &[u8],
@@ -629,7 +629,8 @@ mod tests {
     use super::super::vary::Vary;
     use super::*;
 
-    // docs/cache.md: a removal also reaches the files of an earlier process that the directory's thread has not found yet.
+    // docs/cache.md: a removal also reaches the files of an earlier process that the directory's thread has not found
+    // yet.
     #[test]
     fn removals_during_the_scan() {
         let directory = std::env::temp_dir().join(format!("causeway-cache-scan-{}", std::process::id()));

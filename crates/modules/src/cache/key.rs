@@ -46,9 +46,9 @@ enum UriRules {
     Template(Template),
 }
 
-/// Fields of proxies, besides `X-Forwarded-…`, from which some applications make the URIs in their responses, or choose the
-/// response. They are part of each key: a client's value must not reach other clients, and the clients of one proxy share
-/// responses.
+/// Fields of proxies, besides `X-Forwarded-…`, from which some applications make the URIs in their responses, or choose
+/// the response. They are part of each key: a client's value must not reach other clients, and the clients of one proxy
+/// share responses.
 const FORWARDING: [&str; 6] =
     ["Front-End-Https", "X-Host", "X-HTTP-Host-Override", "X-Original-Host", "X-Script-Name", "X-Url-Scheme"];
 
@@ -87,8 +87,8 @@ impl Delimiters {
     }
 }
 
-/// Returns whether a pair of Forwarded names an address and nothing else. One with other bytes than those of a node (RFC 7239 §6) is not
-/// among them: some applications find another pair in `for="a;host=b"`, and in `for=ahost=b`.
+/// Returns whether a pair of Forwarded names an address and nothing else. One with other bytes than those of a node
+/// (RFC 7239 §6) is not among them: some applications find another pair in `for="a;host=b"`, and in `for=ahost=b`.
 fn is_address(pair: &[u8]) -> bool {
     let Some(at) = pair.iter().position(|byte| *byte == b'=') else { return false };
     let (name, node) = (&pair[..at], &pair[at + 1..]);
@@ -97,8 +97,8 @@ fn is_address(pair: &[u8]) -> bool {
     is_node && (name.eq_ignore_ascii_case(b"for") || name.eq_ignore_ascii_case(b"by"))
 }
 
-/// Returns the pairs of Forwarded (RFC 7239 §4) that count as the fields above do: not those of addresses. A value whose last
-/// quoted string has no end is one pair, because readers differ on it.
+/// Returns the pairs of Forwarded (RFC 7239 §4) that count as the fields above do: not those of addresses. A value
+/// whose last quoted string has no end is one pair, because readers differ on it.
 fn forwarded_pairs(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut delimiters = Delimiters::default();
     value.iter().for_each(|byte| _ = delimiters.is_next(*byte));
@@ -242,8 +242,8 @@ struct KeyUri<'k> {
     query: Option<&'k [u8]>,
 }
 
-/// Returns the start of the request's path that handlers before the cache have removed, as `handle_path` does. Empty after
-/// other changes: a rewrite may let several URIs share one response.
+/// Returns the start of the request's path that handlers before the cache have removed, as `handle_path` does. Empty
+/// after other changes: a rewrite may let several URIs share one response.
 fn removed_prefix(cx: &Context) -> &str {
     let path = cx.head().target().path();
     let prefix = cx.original().target().path().strip_suffix(path);

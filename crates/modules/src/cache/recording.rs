@@ -75,8 +75,8 @@ impl RecordingBody {
         copy.bytes.extend_from_slice(chunk.as_slice());
     }
 
-    /// Ends the recording of a response that proves not storable. Otherwise its requests would wait for each other, in a row and
-    /// in vain.
+    /// Ends the recording of a response that proves not storable. Otherwise its requests would wait for each other, in
+    /// a row and in vain.
     fn give_up(&mut self, pause: Duration) {
         if let Some(ContentCopy { recording, .. }) = self.copy.take()
             && recording.guard.is_some()

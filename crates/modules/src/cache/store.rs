@@ -256,7 +256,8 @@ impl Store {
         Some(replaced)
     }
 
-    /// Records that a fetch of this key has stored no response, so that its requests do not wait for each other until then.
+    /// Records that a fetch of this key has stored no response, so that its requests do not wait for each other until
+    /// then.
     pub(super) fn pause_coalescing(&self, key: CacheKey<'_>, until: Instant) {
         {
             let mut shard = self.shard(key.hash);

@@ -85,8 +85,9 @@ impl Freshness {
         (self.received + other.initial_age).cmp(&(other.received + self.initial_age))
     }
 
-    /// Returns whether this stored response is newer than one that arrives after it. Of two fetches in succession the second one counts. Of two
-    /// at the same time the origin's `Date` decides, which has whole seconds, and then the order in which they began to arrive.
+    /// Returns whether this stored response is newer than one that arrives after it. Of two fetches in succession the
+    /// second one counts. Of two at the same time the origin's `Date` decides, which has whole seconds, and then the
+    /// order in which they began to arrive.
     pub(super) fn is_newer_than(&self, arriving: &Self) -> bool {
         const DATE_PRECISION: Duration = Duration::from_secs(1);
         let (own, other) = (self.received + arriving.apparent_age, arriving.received + self.apparent_age);
@@ -209,8 +210,8 @@ pub(super) struct FetchTimes {
     pub(super) wall: SystemTime,
 }
 
-/// Decides whether a response may be stored, and how long it is fresh (RFC 9111 §3, §4.2.1); `None`: it may not. `age` is
-/// the [`age_value`] of the response; that of a stored one is not among its fields.
+/// Decides whether a response may be stored, and how long it is fresh (RFC 9111 §3, §4.2.1); `None`: it may not. `age`
+/// is the [`age_value`] of the response; that of a stored one is not among its fields.
 pub(super) fn assess(
     fields: &FieldMap,
     status: StatusCode,
@@ -350,8 +351,8 @@ impl StoredFields {
         let kept = self.whole.lines().filter(|line| !(update.contains(line.name) && is_update(line.name)));
         let updates = update.lines().filter(|line| is_update(line.name));
         updates.chain(kept).take(FIELDS_MAX + 1).for_each(|line| whole.push_line(line));
-        // RFC 9110 §12.5.3: each client accepts content without a coding. `encode` adds this name to every 304, also to that of a type that
-        // it does not compress.
+        // RFC 9110 §12.5.3: each client accepts content without a coding. `encode` adds this name to every 304, also to
+        // that of a type that it does not compress.
         let is_coded = self.whole.contains(names::CONTENT_ENCODING);
         let is_new = |name: &&[u8]| {
             let is_known = self.whole.list(names::VARY).any(|known| known.eq_ignore_ascii_case(name));

@@ -505,7 +505,8 @@ fn a_validation_that_forbids_storing() {
     assert_eq!(bench.get("").text(), "one");
 }
 
-// RFC 9111 §3.2, §4.2.3, §4.3.4: a 304 updates the response to the request that it answers, also if it must not be stored.
+// RFC 9111 §3.2, §4.2.3, §4.3.4: a 304 updates the response to the request that it answers, also if it must not be
+// stored.
 #[test]
 fn a_validation_that_is_not_stored_updates_its_response() {
     for (stored, later, request, update, control) in [
@@ -612,8 +613,8 @@ fn conditions_and_ranges() {
     assert_eq!(bench.seen().len(), 2);
 }
 
-// RFC 9110 §8.8.1, §13.1.5: content that a server compresses while it sends it may have other bytes next time, under the
-// same tag. A part of it must not complete a part of another response.
+// RFC 9110 §8.8.1, §13.1.5: content that a server compresses while it sends it may have other bytes next time, under
+// the same tag. A part of it must not complete a part of another response.
 #[test]
 fn ranges_of_compressed_content() {
     let fresh = "Cache-Control: max-age=60 | Content-Type: text/plain | ETag: \"a\"";
@@ -778,8 +779,8 @@ fn keys() {
     }
 }
 
-// RFC 9111 §4.4: a cache removes the stored response of the target URI when it receives a response without an error to an
-// unsafe method, also if a later handler is a cache too.
+// RFC 9111 §4.4: a cache removes the stored response of the target URI when it receives a response without an error to
+// an unsafe method, also if a later handler is a cache too.
 #[test]
 fn a_change_reaches_each_of_two_caches() {
     let mut bench = bench_with(json!({}), &[], &[json!({ "handler": "cache" })]);
@@ -820,8 +821,8 @@ fn each_of_two_caches_appends_its_own_reason() {
     );
 }
 
-// docs/cache.md: the URI of a stored response is that of the request, also if handlers before the cache have changed it.
-// Location and Content-Location are URIs of requests too (RFC 9111 §4.4).
+// docs/cache.md: the URI of a stored response is that of the request, also if handlers before the cache have changed
+// it. Location and Content-Location are URIs of requests too (RFC 9111 §4.4).
 #[test]
 fn keys_of_rewritten_requests() {
     let strip = json!({ "handler": "rewrite", "strip_path_prefix": "/api" });
@@ -1079,8 +1080,8 @@ fn waiting_requests_fetch_unstorable_responses() {
     assert_eq!(apart.seen().len(), 2);
 }
 
-// docs/cache.md: "If it proves not storable, the others go on, and for 10 s the requests for this URI do not wait", also if
-// that shows only after the head; after a response that failed, for 1 s.
+// docs/cache.md: "If it proves not storable, the others go on, and for 10 s the requests for this URI do not wait",
+// also if that shows only after the head; after a response that failed, for 1 s.
 #[test]
 fn responses_that_prove_unstorable() {
     let fresh = || reply("Cache-Control: max-age=60", "");
@@ -1421,8 +1422,8 @@ fn a_directory_has_bounds() {
     }
 }
 
-// docs/internals/reload.md: a plan that is refused changes nothing. The running server's files stay within reach of removals,
-// and so does the file of a response that an earlier plan has fetched.
+// docs/internals/reload.md: a plan that is refused changes nothing. The running server's files stay within reach of
+// removals, and so does the file of a response that an earlier plan has fetched.
 #[test]
 fn a_directory_has_one_index() {
     let directory = CacheDirectory::new("index");

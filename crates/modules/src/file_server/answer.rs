@@ -225,8 +225,8 @@ fn part(variant: &FileVariant, range: &Range) -> BodyPart {
     }
 }
 
-/// Caddy's `canonical_uris`: returns a redirect if a directory's path lacks the trailing slash or a file's path has one.
-/// Only if the last segment is still the client's: a rewrite of it was intended.
+/// Caddy's `canonical_uris`: returns a redirect if a directory's path lacks the trailing slash or a file's path has
+/// one. Only if the last segment is still the client's: a rewrite of it was intended.
 fn canonical(cx: &mut Context, is_directory: bool) -> Option<Step> {
     let asked = cx.original().target().path();
     let is_same = has_same_file_name(asked, cx.head().target().path());

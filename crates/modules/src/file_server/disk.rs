@@ -91,8 +91,8 @@ struct FileStamp {
     device: u64,
     inode: u64,
     version: FileVersion,
-    /// The last write was so recent that a later write could leave the same timestamp (git calls it racily clean). Such a
-    /// stamp proves no equality.
+    /// The last write was so recent that a later write could leave the same timestamp (git calls it racily clean). Such
+    /// a stamp proves no equality.
     is_racy: bool,
 }
 
@@ -150,8 +150,8 @@ fn push_base36(mut number: u128, out: &mut Vec<u8>) {
     out[start..].reverse();
 }
 
-/// Looks up and reads the file at a location by the rules of Caddy's file server: for a directory its first index that is
-/// not hidden; no hidden files; symbolic links are followed.
+/// Looks up and reads the file at a location by the rules of Caddy's file server: for a directory its first index that
+/// is not hidden; no hidden files; symbolic links are followed.
 pub(super) fn read_file(plan: &FileServerPlan, file_path: &FilePath, known: Option<&FileStamps>) -> DiskLookup {
     let (path, names) = (file_path.path(), file_path.names(plan));
     let metadata = match fs::metadata(of_bytes(path)) {

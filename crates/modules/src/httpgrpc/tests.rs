@@ -440,7 +440,8 @@ pub(crate) fn skipped_frame() -> Vec<u8> {
     frame
 }
 
-// crates/httpgrpc/proto: frames of an unknown part are skipped. The decoder yields while it decompresses them, and the call continues.
+// crates/httpgrpc/proto: frames of an unknown part are skipped. The decoder yields while it decompresses them, and the
+// call continues.
 #[test]
 fn skipped_frames_of_a_stream() {
     let mut echo = kit_with(json!({ "stream": true }), json!([{ "handler": "echo" }]), &Value::Null);

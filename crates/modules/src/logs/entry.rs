@@ -104,8 +104,8 @@ pub trait Fields {
     /// Passes each field to `sink`.
     fn visit(&self, sink: &mut dyn FieldSink);
 
-    /// As [`visit`](Self::visit), for the sink of most records. Types that are logged with each request override it, so that
-    /// they are compiled for this sink, with constant keys.
+    /// As [`visit`](Self::visit), for the sink of most records. Types that are logged with each request override it, so
+    /// that they are compiled for this sink, with constant keys.
     fn visit_json(&self, sink: &mut JsonSink<'_>) {
         self.visit(sink);
     }

@@ -64,7 +64,8 @@ pub struct Logs(Box<[Log]>);
 static OPEN: LazyLock<Mutex<HashMap<String, Weak<Logs>>>> = LazyLock::new(Mutex::default);
 
 impl Logs {
-    /// Opens the logs of a configuration's `logging.logs`. If the plan is only checked ([`Build::is_check`]), no file is opened.
+    /// Opens the logs of a configuration's `logging.logs`. If the plan is only checked ([`Build::is_check`]), no file
+    /// is opened.
     ///
     /// # Errors
     /// A log has an unknown output, format, level or option, two logs give one file different options, or an output
@@ -147,7 +148,8 @@ impl Log {
             other => return build.at("queue_full", |build| Err(build.refuse(other, "drop or wait"))),
         };
         check_names(config, build)?;
-        // DEVIATES Caddy, whose `validate` opens and creates the files: as root it would leave ones that the server's user cannot write.
+        // DEVIATES Caddy, whose `validate` opens and creates the files: as root it would leave ones that the server's
+        // user cannot write.
         let opened = if build.is_check() { Output::check(&spec) } else { Output::open(&spec) };
         let output = match opened {
             Ok(output) => output,
@@ -211,14 +213,15 @@ impl Log {
     }
 
     /// Writes an entry of the server itself, unless sampling leaves it out. The caller has checked its level and
-    /// [`accepts`](Self::accepts). A full queue drops it in any case: the thread that carries out commands and signals must not wait for a
-    /// collector. Returns false only on the thread of the log's own output, which cannot queue a line.
+    /// [`accepts`](Self::accepts). A full queue drops it in any case: the thread that carries out commands and signals
+    /// must not wait for a collector. Returns false only on the thread of the log's own output, which cannot queue a
+    /// line.
     pub fn write(&self, entry: &Entry<'_>) -> bool {
         self.write_to(&self.output, WhenFull::Drop, entry)
     }
 
-    /// As [`write`](Self::write) for an entry of a request, for which the log's `queue_full` applies; `stream` takes the place of standard
-    /// error.
+    /// As [`write`](Self::write) for an entry of a request, for which the log's `queue_full` applies; `stream` takes
+    /// the place of standard error.
     pub(crate) fn write_of_request(&self, stream: Option<&Output>, entry: &Entry<'_>) -> bool {
         let output = stream.filter(|_| self.spec == OutputSpec::Stderr).unwrap_or(&self.output);
         self.write_to(output, self.when_full, entry)

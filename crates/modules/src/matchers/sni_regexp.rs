@@ -1,7 +1,7 @@
 //! `sni_regexp`: a regular expression on the server name of a ClientHello, for TLS connection policies.
 //!
-//! As in Caddy, its groups fill no placeholders of requests: Caddy's `{tls.regexp.NAME.GROUP}` belong to the handshake, and nothing that
-//! Caddy has without plugins reads them.
+//! As in Caddy, its groups fill no placeholders of requests: Caddy's `{tls.regexp.NAME.GROUP}` belong to the handshake,
+//! and nothing that Caddy has without plugins reads them.
 
 use std::sync::Arc;
 

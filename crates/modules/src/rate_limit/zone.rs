@@ -58,8 +58,8 @@ pub(super) struct Zone {
     shared: Option<SharedZone>,
 }
 
-/// A zone with a limit of its events. Several handlers may have different limits of one zone; while they exist, it keeps
-/// the events that any of them needs.
+/// A zone with a limit of its events. Several handlers may have different limits of one zone; while they exist, it
+/// keeps the events that any of them needs.
 pub(super) struct LimitedZone {
     zone: Arc<Zone>,
     limit: Limit,
@@ -250,7 +250,8 @@ impl CountedKeys for Zone {
 }
 
 impl Shard {
-    /// Records an event of a key, or returns the time until it is allowed. `key` is for a zone in Redis. `kept` are the events that are kept, at least those of `limit`.
+    /// Records an event of a key, or returns the time until it is allowed. `key` is for a zone in Redis. `kept` are the
+    /// events that are kept, at least those of `limit`.
     fn take(
         &mut self,
         hash: u64,
@@ -437,8 +438,8 @@ mod tests {
         assert_eq!(zone.take(b"a", limit(2, 2 * SECOND), start + 4 * SECOND), Ok(()), "one event is left of 2 s");
     }
 
-    // Handlers that name one zone share its events, each with a limit of its own: a short window drops none that a longer
-    // one needs, and a limit of many events does not make the zone keep all of a long window.
+    // Handlers that name one zone share its events, each with a limit of its own: a short window drops none that a
+    // longer one needs, and a limit of many events does not make the zone keep all of a long window.
     #[test]
     fn several_limits_of_one_zone() {
         let start = Instant::now();

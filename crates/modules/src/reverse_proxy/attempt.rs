@@ -113,7 +113,8 @@ fn attempt(cx: &mut Context, local: Rc<Local>, tries: Tries, content: Content, b
     continue_attempt(cx, local, tries, content, before, waited)
 }
 
-/// Selects an upstream for an attempt and sends the request to it. `waited`: the lookups that the attempt has waited for.
+/// Selects an upstream for an attempt and sends the request to it. `waited`: the lookups that the attempt has waited
+/// for.
 fn continue_attempt(
     cx: &mut Context,
     local: Rc<Local>,
@@ -460,8 +461,8 @@ fn end_failed(cx: &mut Context, call: Call, pending: PendingCall, error: CallErr
     }
 }
 
-/// Returns whether the call's request may be sent again although the upstream may have acted on it, and the limits leave an
-/// attempt.
+/// Returns whether the call's request may be sent again although the upstream may have acted on it, and the limits
+/// leave an attempt.
 fn may_repeat(cx: &mut Context, call: &Call, pending: &PendingCall) -> bool {
     let plan = &pending.local.plan;
     let Some(retries) = &plan.balancing.retries else { return false };

@@ -55,7 +55,8 @@ pub(super) struct LookupWaits {
     late: u32,
     /// The last answer may be the reason that the attempt before failed.
     doubted: u32,
-    /// The answers whose lookups it has met. They must last until it uses them, even if their sets are displaced meanwhile.
+    /// The answers whose lookups it has met. They must last until it uses them, even if their sets are displaced
+    /// meanwhile.
     answers: Vec<Arc<Answer>>,
 }
 

@@ -123,8 +123,8 @@ impl PassiveChecks {
         }
     }
 
-    /// Counts a response whose head has arrived `took` after the request. As in Caddy, a response that is both late and of
-    /// an unhealthy status counts twice, and so does a status that two entries name.
+    /// Counts a response whose head has arrived `took` after the request. As in Caddy, a response that is both late and
+    /// of an unhealthy status counts twice, and so does a status that two entries name.
     pub(super) fn count_response(&self, status: &UpstreamStatus, code: StatusCode, took: Duration, now: Instant) {
         for _ in self.unhealthy_status.iter().filter(|&&unhealthy| status_matches(code, unhealthy)) {
             self.count_failure(status, now);

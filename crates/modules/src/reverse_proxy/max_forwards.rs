@@ -9,8 +9,8 @@ pub(super) fn answer(cx: &Context) -> Option<Step> {
     if limit(cx.head())? > 0 {
         return None;
     }
-    // RFC 9110 §9.3.8: TRACE would have to return the request, with fields that clients may not be able to read otherwise. It is
-    // implemented for no resource.
+    // RFC 9110 §9.3.8: TRACE would have to return the request, with fields that clients may not be able to read
+    // otherwise. It is implemented for no resource.
     let status = if cx.head().method() == Method::Options { StatusCode::OK } else { StatusCode::NOT_IMPLEMENTED };
     Some(Step::Respond(Response::empty(status)))
 }
@@ -22,7 +22,8 @@ pub(super) fn count(request: &mut Head) {
     }
 }
 
-/// Returns the value of the field; `None` without a valid one, and for other methods, with which the field has no meaning.
+/// Returns the value of the field; `None` without a valid one, and for other methods, with which the field has no
+/// meaning.
 fn limit(request: &Head) -> Option<u64> {
     if !matches!(request.method(), Method::Options | Method::Trace) {
         return None;

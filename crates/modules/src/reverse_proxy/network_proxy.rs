@@ -52,7 +52,8 @@ pub(super) fn configured(
     })
 }
 
-/// Completes a proxy with the settings of TLS to it. As in Caddy, they are those of the transport; but the name to verify is the proxy's.
+/// Completes a proxy with the settings of TLS to it. As in Caddy, they are those of the transport; but the name to
+/// verify is the proxy's.
 pub(super) fn secured(mut proxy: NetworkProxy, tls: Option<&TlsClient>) -> Arc<NetworkProxy> {
     if let (Some(spec), Some(tls)) = (&mut proxy.tls, tls) {
         *spec = Arc::new(TlsClient { server_name: None, ..tls.clone() });
@@ -60,7 +61,8 @@ pub(super) fn secured(mut proxy: NetworkProxy, tls: Option<&TlsClient>) -> Arc<N
     Arc::new(proxy)
 }
 
-/// Parses the URL of a network proxy, such as `http://user:password@proxy.internal:3128`. One with `https` has the default settings of TLS.
+/// Parses the URL of a network proxy, such as `http://user:password@proxy.internal:3128`. One with `https` has the
+/// default settings of TLS.
 ///
 /// # Errors
 /// A description of valid URLs.

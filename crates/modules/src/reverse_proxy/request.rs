@@ -72,7 +72,8 @@ fn prepare(cx: &mut Context, request: &mut Head, plan: &ReverseProxyPlan, switch
 }
 
 /// Calls `work` with a context whose request is the one for the upstream, before `header_up`: as in Caddy, load
-/// balancing policies read this one. If it cannot be made, its sending fails with the fault, and `work` gets the client's.
+/// balancing policies read this one. If it cannot be made, its sending fails with the fault, and `work` gets the
+/// client's.
 pub(super) fn with_prepared<T>(cx: &mut Context, local: &Local, work: impl FnOnce(&mut Context) -> T) -> T {
     let mut request = local.prepared.take();
     let result = match prepare(cx, &mut request, &local.plan, Switch::None) {

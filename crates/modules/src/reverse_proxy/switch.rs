@@ -159,8 +159,8 @@ pub(super) fn tunnel(cx: &mut Context, call: Call, plan: &ReverseProxyPlan) -> S
     Step::Respond(Response::switch(call.into_body()))
 }
 
-/// Returns whether the answer accepts the WebSocket key of the request (RFC 6455 §4.1). Over HTTP/2 the client has no key
-/// (RFC 8441 §5), so only this server can check it.
+/// Returns whether the answer accepts the WebSocket key of the request (RFC 6455 §4.1). Over HTTP/2 the client has no
+/// key (RFC 8441 §5), so only this server can check it.
 fn accepts_key(request: &FieldMap, answer: &FieldMap) -> bool {
     let key = request.get(names::SEC_WEBSOCKET_KEY).unwrap_or_default();
     let digest = Sha1::new().chain_update(key).chain_update("258EAFA5-E914-47DA-95CA-C5AB0DC85B11").finalize();

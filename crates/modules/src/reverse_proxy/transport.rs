@@ -105,7 +105,8 @@ pub(super) fn build(value: Option<&Value>, build: &mut Build<'_>) -> Result<Tran
                 None
             }
             Some(ConfiguredProxy::OfRequests(url)) => {
-                // As in Caddy, connections without a request, those of health checks, have a URL without its placeholders.
+                // As in Caddy, connections without a request, those of health checks, have a URL without its
+                // placeholders.
                 let proxy = network_proxy::parse(&url.text_of_unknown()).ok();
                 transport.network_proxy = proxy.map(|proxy| network_proxy::secured(proxy, tls));
                 Some(url)

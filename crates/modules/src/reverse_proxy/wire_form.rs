@@ -46,7 +46,8 @@ impl Protocol {
 }
 
 impl WireForm {
-    /// Waits for the data that the wire form needs before an upstream is selected. `None` if there is nothing to wait for.
+    /// Waits for the data that the wire form needs before an upstream is selected. `None` if there is nothing to wait
+    /// for.
     pub(super) fn prepare(&self, cx: &mut Context, local: &Rc<Local>) -> Option<Step> {
         match self {
             Self::Http | Self::HttpGrpc(_) => None,
@@ -59,14 +60,14 @@ impl WireForm {
         !matches!(self, Self::HttpGrpc(_))
     }
 
-    /// Returns whether each request has to have a host. For CGI it is that of the server to which the client directed the request, and
-    /// never the application's own (RFC 3875 §4.1.14).
+    /// Returns whether each request has to have a host. For CGI it is that of the server to which the client directed
+    /// the request, and never the application's own (RFC 3875 §4.1.14).
     pub(super) fn requires_host(&self) -> bool {
         !matches!(self, Self::FastCgi(_))
     }
 
-    /// Returns whether the head of a request announces the length of the content that is sent. CGI has a variable for it, so that a request
-    /// whose content another handler has taken is one without content (RFC 3875 §4.1.2).
+    /// Returns whether the head of a request announces the length of the content that is sent. CGI has a variable for
+    /// it, so that a request whose content another handler has taken is one without content (RFC 3875 §4.1.2).
     pub(super) fn sends_declared_length(&self) -> bool {
         !matches!(self, Self::FastCgi(_))
     }
@@ -74,7 +75,8 @@ impl WireForm {
     /// Converts a request to its wire form. The call contains the head, which this may change.
     ///
     /// # Errors
-    /// The request cannot be sent in this form. `content` is unchanged then, if it is of a kind that the exchange passes.
+    /// The request cannot be sent in this form. `content` is unchanged then, if it is of a kind that the exchange
+    /// passes.
     pub(super) fn wrap(
         &self,
         cx: &mut Context,

@@ -143,8 +143,8 @@ fn change_query(cx: &mut Context, replace: impl FnOnce(&[u8], &mut Vec<u8>) -> b
 }
 
 /// Applies `change` to the escaped path; if the result is empty or badly escaped, applies it to the decoded path.
-/// `change` gets an empty work buffer and an empty output buffer. Returns whether this result is empty too, before a slash is put
-/// in its place. Caddy does not notice an empty result of a removed prefix or suffix, `file_server` does.
+/// `change` gets an empty work buffer and an empty output buffer. Returns whether this result is empty too, before a
+/// slash is put in its place. Caddy does not notice an empty result of a removed prefix or suffix, `file_server` does.
 fn apply_to_path(
     cx: &mut Context,
     mut change: impl FnMut(&Context, &[u8], &mut Vec<u8>, &mut Vec<u8>) -> AfterRemoval,
@@ -252,7 +252,8 @@ fn prefix_len(path: &[u8], prefix: &[u8]) -> Option<usize> {
 fn len_without_suffix(path: &[u8], suffix: &[u8]) -> Option<usize> {
     let mut end = path.len();
     for index in (0..suffix.len()).rev() {
-        // The byte is the `%` or the last digit of an escape of the suffix. In a valid path no escape ends between them.
+        // The byte is the `%` or the last digit of an escape of the suffix. In a valid path no escape ends between
+        // them.
         let spelled = index.checked_sub(2).is_some_and(|at| is_escape_at(suffix, at)) || is_escape_at(suffix, index);
         let escape = end.checked_sub(3).and_then(|at| escaped_at(path, at));
         let (byte, len) = match escape {

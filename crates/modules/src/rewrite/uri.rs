@@ -100,13 +100,14 @@ impl Uri {
     }
 }
 
-/// Returns the path and the query of a URL. Caddy sends the URL to the upstream as its target in absolute form, of which
-/// the upstream takes the path (RFC 9112 §3.2.2).
+/// Returns the path and the query of a URL. Caddy sends the URL to the upstream as its target in absolute form, of
+/// which the upstream takes the path (RFC 9112 §3.2.2).
 fn without_origin(source: &str) -> Cow<'_, str> {
     let Some(rest) = source.strip_prefix("http://").or_else(|| source.strip_prefix("https://")) else {
         return source.into();
     };
-    // A placeholder at the beginning, or after a `.` or `:`, is a part of the host and its port; any other one begins the path.
+    // A placeholder at the beginning, or after a `.` or `:`, is a part of the host and its port; any other one begins
+    // the path.
     let begins_path = |at: &usize| match rest.as_bytes()[*at] {
         b'/' | b'?' => true,
         b'{' => *at > 0 && !matches!(rest.as_bytes()[at - 1], b'.' | b':'),
@@ -121,8 +122,8 @@ fn is_decoded_path(name: &str) -> bool {
     matches!(name, "http.request.uri.path" | "http.matchers.file.relative" | "http.matchers.file.remainder")
 }
 
-/// Appends a placeholder's value. `escapes_delimiters` is for text without escapes: it escapes the bytes that would change
-/// the target's structure.
+/// Appends a placeholder's value. `escapes_delimiters` is for text without escapes: it escapes the bytes that would
+/// change the target's structure.
 fn put_in_path(value: &[u8], escapes_delimiters: bool, out: &mut Vec<u8>) {
     for &byte in value {
         if escapes_delimiters && b"%?#".contains(&byte) { push_escape(byte, out) } else { out.push(byte) }

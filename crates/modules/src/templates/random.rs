@@ -34,7 +34,8 @@ impl RandomBytes {
         Self { seed: Arc::clone(seed), blocks: Cell::new(0) }
     }
 
-    /// Fills `bytes`. Each block is a hash of the secret and the block's number, from which no other block can be derived.
+    /// Fills `bytes`. Each block is a hash of the secret and the block's number, from which no other block can be
+    /// derived.
     fn fill(&self, bytes: &mut [u8]) -> Result<(), FunctionError> {
         let seed = match self.seed.0.get() {
             Some(seed) => seed,

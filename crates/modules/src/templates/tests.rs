@@ -215,8 +215,8 @@ fn failures_keep_changed_fields() {
     }
 }
 
-// The executions of one response have the same current time and the same random values, so that a URI made of them is new only
-// once.
+// The executions of one response have the same current time and the same random values, so that a URI made of them is
+// new only once.
 #[test]
 fn repeated_executions_are_equal() {
     let page = |body: &str| json!({ "handler": "static_response", "body": body, "headers": { "Content-Type": ["text/html"] } });
@@ -251,7 +251,8 @@ fn values_that_change() {
     assert_eq!(kit.send(&Request::get("/a?b=c")).text(), "/b?c /a?b=c 1,2[] text/html");
 }
 
-// The source of a template is executed as a whole: not encoded, and not in part. Other types are sent as without templates.
+// The source of a template is executed as a whole: not encoded, and not in part. Other types are sent as without
+// templates.
 #[test]
 fn files_are_executed_as_a_whole() {
     let site = Site::new("whole", &[]);

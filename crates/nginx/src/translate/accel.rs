@@ -1,4 +1,5 @@
-//! `X-Accel-Redirect`: an upstream leaves a response to a location with `internal`, as for files whose access it decides.
+//! `X-Accel-Redirect`: an upstream leaves a response to a location with `internal`, as for files whose access it
+//! decides.
 
 use super::content::is_internal;
 use super::error_pages::{passes, path_of};
@@ -17,8 +18,8 @@ const FIRST_TYPE_KEPT: &str = "first_type";
 const KEPT_FIELDS: &[&str] =
     &["Content-Type", "Content-Disposition", "Set-Cookie", "Accept-Ranges", "Cache-Control", "Expires"];
 
-/// A field of the response of a location that `X-Accel-Redirect` names: with it, the fields around the upstream are not added. It is removed at
-/// last.
+/// A field of the response of a location that `X-Accel-Redirect` names: with it, the fields around the upstream are not
+/// added. It is removed at last.
 const MARK: &str = "Causeway-Accel";
 
 /// The fields of the location around an upstream. nginx sends only those of the location that `X-Accel-Redirect` names.
@@ -31,8 +32,8 @@ pub(super) struct OuterFields {
 }
 
 impl OuterFields {
-    /// Makes the lines of fields such that they are not for a location that `X-Accel-Redirect` names. Those that are set before the response are
-    /// removed there. `decided` are lines after the access rules.
+    /// Makes the lines of fields such that they are not for a location that `X-Accel-Redirect` names. Those that are
+    /// set before the response are removed there. `decided` are lines after the access rules.
     pub(super) fn keep_from_targets(&mut self, fields: &mut Vec<String>, decided: &mut Vec<String>) {
         let mut looks = false;
         for lines in [&mut *fields, decided] {
@@ -98,7 +99,8 @@ impl OuterFields {
     }
 }
 
-/// Adds to the lines of a location's fields those that remove the fields with these names, which the response has already.
+/// Adds to the lines of a location's fields those that remove the fields with these names, which the response has
+/// already.
 pub(super) fn replace_fields(names: &[String], fields: Vec<String>) -> Vec<String> {
     let mut left: Vec<&String> = names.iter().collect();
     let mut out: Vec<String> = Vec::new();
@@ -114,15 +116,16 @@ pub(super) fn replace_fields(names: &[String], fields: Vec<String>) -> Vec<Strin
 }
 
 impl<'a> Translator<'a> {
-    /// Whether the response of a location may be that of one which `X-Accel-Redirect` names. `named` is the location for missing files.
+    /// Whether the response of a location may be that of one which `X-Accel-Redirect` names. `named` is the location
+    /// for missing files.
     pub(super) fn may_leave(&self, location: &Location<'a>, all: &Locations<'a>, named: Option<&Location<'a>>) -> bool {
         let conditions = own(location.own(), "if").into_iter();
         let may_pass = conditions.chain([location.own()]).chain(named.map(Location::own)).any(passes);
         may_pass && !self.is_in_accel && !is_internal(location) && !targets(location, all).is_empty()
     }
 
-    /// Writes how the responses of an upstream with the field are answered, if the server has locations for it. `pass` is the prefix of
-    /// the directives, `proxy` or `fastcgi`.
+    /// Writes how the responses of an upstream with the field are answered, if the server has locations for it. `pass`
+    /// is the prefix of the directives, `proxy` or `fastcgi`.
     pub(super) fn write_accel(
         &mut self,
         lines: &mut Vec<String>,
@@ -153,7 +156,8 @@ impl<'a> Translator<'a> {
             self.replaced_fields.clear();
             let mut lines = outer_fields.line_of_target().unwrap_or_default();
             let kept = match passes(target.own()) {
-                // A second upstream sends fields of its own beside those of the first. There is only one type, which is the second's.
+                // A second upstream sends fields of its own beside those of the first. There is only one type, which is
+                // the second's.
                 true => {
                     let name = self.fresh("typed");
                     lines.push(format!("@{name} not vars {FIRST_TYPE} \"\""));

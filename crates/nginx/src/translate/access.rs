@@ -1,4 +1,5 @@
-//! Access to a location: addresses, methods, passwords, rates, requests to an upstream that decides, and the rules that refuse requests.
+//! Access to a location: addresses, methods, passwords, rates, requests to an upstream that decides, and the rules that
+//! refuse requests.
 
 use super::fields::ADDED;
 use super::rules::is_url;
@@ -45,7 +46,8 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// The lines `allow` and `deny`, of which the first that names the address counts, for the requests that a matcher's line selects.
+    /// The lines `allow` and `deny`, of which the first that names the address counts, for the requests that a
+    /// matcher's line selects.
     fn write_address_rules(&mut self, out: &mut Vec<String>, rules: &[Directive], condition: Option<&str>) {
         let matcher = self.address_matcher();
         let mut allowed: Vec<String> = Vec::new();
@@ -78,8 +80,8 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// `satisfy any`: the addresses that `allow` names need no password. Returns whether the rules have this form; all of them
-    /// apply otherwise.
+    /// `satisfy any`: the addresses that `allow` names need no password. Returns whether the rules have this form; all
+    /// of them apply otherwise.
     fn satisfy_any(
         &mut self,
         out: &mut Vec<String>,
@@ -119,7 +121,8 @@ impl<'a> Translator<'a> {
         true
     }
 
-    /// Refuses the methods that `limit_except` of the last of the blocks does not name, but for the addresses that it allows.
+    /// Refuses the methods that `limit_except` of the last of the blocks does not name, but for the addresses that it
+    /// allows.
     pub(super) fn write_other_methods(&mut self, out: &mut Vec<String>, blocks: &[&Directive], scope: &VariableScope) {
         let Some(owner) = blocks.last() else { return };
         for limit in own(owner, "limit_except") {
@@ -317,8 +320,8 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// The lines that answer a request which `auth_request` refuses with a status that has an `error_page`: those of a short page, or the
-    /// error itself for `handle_errors`. `None` without a page.
+    /// The lines that answer a request which `auth_request` refuses with a status that has an `error_page`: those of a
+    /// short page, or the error itself for `handle_errors`. `None` without a page.
     fn page_of_refusal(
         &mut self,
         out: &mut Vec<String>,
@@ -345,8 +348,8 @@ impl<'a> Translator<'a> {
     }
 }
 
-/// Returns the field of the upstream of `auth_request`, the request's field that keeps its value, and the line `add_header` that sends it to the
-/// client, if a variable of `auth_request_set` only copies it.
+/// Returns the field of the upstream of `auth_request`, the request's field that keeps its value, and the line
+/// `add_header` that sends it to the client, if a variable of `auth_request_set` only copies it.
 pub(super) fn field_of_client<'a>(
     set: &Directive,
     blocks: &[&'a Directive],
@@ -357,7 +360,8 @@ pub(super) fn field_of_client<'a>(
     Some((from, kept, field))
 }
 
-/// The lines `add_header` whose values the upstream of `auth_request` has decided, each after the request's field that keeps the value.
+/// The lines `add_header` whose values the upstream of `auth_request` has decided, each after the request's field that
+/// keeps the value.
 pub(super) fn decided_fields<'a>(blocks: &[&'a Directive]) -> Vec<(String, &'a Directive)> {
     if active(blocks, "auth_request").is_none() {
         return Vec::new();

@@ -1,7 +1,8 @@
-//! `proxy_cache` and `fastcgi_cache` as `cache`: the zone's directory, lifetimes, keys, and the requests that skip the cache.
+//! `proxy_cache` and `fastcgi_cache` as `cache`: the zone's directory, lifetimes, keys, and the requests that skip the
+//! cache.
 //!
-//! Settings that RFC 9111 or our cache treats differently are named; where a difference could show one client's response to another,
-//! there is no `cache` at all.
+//! Settings that RFC 9111 or our cache treats differently are named; where a difference could show one client's
+//! response to another, there is no `cache` at all.
 //!
 //! - `key`: `proxy_cache_key`
 //! - `lifetimes`: `proxy_cache_valid`
@@ -30,8 +31,8 @@ const LOCK_SECONDS: u64 = 5;
 type Setting = (&'static str, fn(&Directive) -> bool, &'static str);
 
 impl<'a> Translator<'a> {
-    /// Writes `cache` for a location whose content comes from `pass`: `proxy` or `fastcgi`. Returns the lines for the handler after it that
-    /// hide fields of the upstream.
+    /// Writes `cache` for a location whose content comes from `pass`: `proxy` or `fastcgi`. Returns the lines for the
+    /// handler after it that hide fields of the upstream.
     pub(super) fn write_cache(
         &mut self,
         out: &mut Vec<String>,
@@ -113,8 +114,8 @@ impl<'a> Translator<'a> {
         Some(text)
     }
 
-    /// Returns the matcher of requests that the cache handles, with a space before it, or an empty text for all. `None` after a
-    /// note: the cache would answer requests that nginx lets pass.
+    /// Returns the matcher of requests that the cache handles, with a space before it, or an empty text for all. `None`
+    /// after a note: the cache would answer requests that nginx lets pass.
     fn skipping(
         &mut self,
         out: &mut Vec<String>,

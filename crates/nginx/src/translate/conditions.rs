@@ -34,7 +34,8 @@ struct Condition {
 }
 
 impl Translator<'_> {
-    /// Writes an `if` of the last of the blocks. `may_have_ended`: an earlier rule may have ended the rules. `is_last`: no rule comes after it.
+    /// Writes an `if` of the last of the blocks. `may_have_ended`: an earlier rule may have ended the rules. `is_last`:
+    /// no rule comes after it.
     pub(super) fn condition(
         &mut self,
         out: &mut Vec<String>,
@@ -129,8 +130,8 @@ impl Translator<'_> {
         rules_of(directive).split_last().is_some_and(|(_, earlier)| earlier.iter().any(|rule| changes(rule)))
     }
 
-    /// Returns the condition of an `if` in the last of the blocks. Lines that its matcher needs before it go to `out`. `None` for a form that
-    /// has no matcher.
+    /// Returns the condition of an `if` in the last of the blocks. Lines that its matcher needs before it go to `out`.
+    /// `None` for a form that has no matcher.
     fn condition_of(
         &mut self,
         out: &mut Vec<String>,
@@ -155,7 +156,8 @@ impl Translator<'_> {
         Some(Condition { name, matcher, scope })
     }
 
-    /// Writes the rules within an `if` for the requests for which its condition holds. Variables that they set are added to `scope`.
+    /// Writes the rules within an `if` for the requests for which its condition holds. Variables that they set are
+    /// added to `scope`.
     fn rules_of_condition(
         &mut self,
         out: &mut Vec<String>,
@@ -212,7 +214,8 @@ impl Translator<'_> {
         }
     }
 
-    /// The value of [`HELD_CONDITION`] if this is the last `if` that holds. The rules of a location may be written several times.
+    /// The value of [`HELD_CONDITION`] if this is the last `if` that holds. The rules of a location may be written
+    /// several times.
     pub(super) fn name_of_condition(&mut self, directive: &Directive) -> String {
         let content = |d: &Directive| d.block().iter().filter(|inner| is_held(inner)).cloned().collect::<Vec<_>>();
         let is_equal = |other: &Directive| {
@@ -228,8 +231,8 @@ impl Translator<'_> {
         name
     }
 
-    /// The lines of the fields of a location, and those of the `if` that replace them. `conditions` has the values of [`HELD_CONDITION`], if
-    /// there is such an `if`.
+    /// The lines of the fields of a location, and those of the `if` that replace them. `conditions` has the values of
+    /// [`HELD_CONDITION`], if there is such an `if`.
     pub(super) fn fields_by_condition(
         &mut self,
         fields: Vec<String>,
@@ -297,16 +300,17 @@ pub(super) fn holds_content(condition: &Directive) -> bool {
     condition.block().iter().any(is_held)
 }
 
-/// Whether some rules of an `if` come after a `rewrite` without a flag, before which others may have ended them. `is_last`: no rules come
-/// after the `if`.
+/// Whether some rules of an `if` come after a `rewrite` without a flag, before which others may have ended them.
+/// `is_last`: no rules come after the `if`.
 fn go_on_after_end(rules: &[&Directive], is_last: bool) -> bool {
     let may_have_ended = |at: usize| rules[..at].iter().any(|rule| may_end(rule));
     let is_without_end = |at: &usize| rules[*at].name == "rewrite" && !may_end(rules[*at]) && may_have_ended(*at);
     (0..rules.len()).find(is_without_end).is_some_and(|at| !is_last || at + 1 < rules.len())
 }
 
-/// Whether an `if` may keep clients from content that would be open without it: by a refusal, another answer, or a `rewrite` that leads away.
-/// Two usual redirects are not meant so: the one to HTTPS, and one to the value of a variable of `partial`, which lacks some of its values.
+/// Whether an `if` may keep clients from content that would be open without it: by a refusal, another answer, or a
+/// `rewrite` that leads away. Two usual redirects are not meant so: the one to HTTPS, and one to the value of a
+/// variable of `partial`, which lacks some of its values.
 fn may_keep_out(directive: &Directive, scope: &VariableScope, partial: &[&str]) -> bool {
     // In its query, the value may only tell the reason of a redirect to a login.
     let has_partial = |target: &str| {
@@ -348,8 +352,8 @@ fn without_variable<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     braced.or_else(|| text.strip_prefix('$')?.strip_prefix(name).filter(|_| is_first))
 }
 
-/// Returns the lines of the matcher for a condition. Lines that it needs before it go to `out`. `beside_path`: the matcher will have an
-/// expression about the path in addition, of which one matcher has only one.
+/// Returns the lines of the matcher for a condition. Lines that it needs before it go to `out`. `beside_path`: the
+/// matcher will have an expression about the path in addition, of which one matcher has only one.
 fn condition_matcher(
     out: &mut Vec<String>,
     words: &[&str],

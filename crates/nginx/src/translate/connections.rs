@@ -17,7 +17,8 @@ const HEAD_BYTES: u64 = 32 << 10;
 const HEAD_BYTES_MAX: u64 = 64 << 20;
 
 impl<'a> Translator<'a> {
-    /// Adds the global options. They are for all servers: of different values the largest counts, and the others are named.
+    /// Adds the global options. They are for all servers: of different values the largest counts, and the others are
+    /// named.
     pub(super) fn write_connections(&mut self, head: &mut Vec<String>, http: &'a Directive) {
         let mut timeouts = Vec::new();
         for (name, option) in TIMEOUTS {

@@ -26,10 +26,11 @@ const NO_FILE: &str = "/no/such/file";
 /// How many named locations may lead to each other.
 const NAMED_DEPTH_MAX: usize = 4;
 
-/// Keeps lines in their order where a Caddyfile has another one: there `handle` comes before `route` and `error`, so an access rule would
-/// come too late, and `try_files` before `route`, which contains the rules of `rewrite` and `if`. `cache` comes before all of them,
-/// `basic_auth` before `error`, and the directives that change the path before `error`, which may be about the path. `vars` comes before these,
-/// and may take the path after them. `header` comes before `error`, whose response must not have a field for another one.
+/// Keeps lines in their order where a Caddyfile has another one: there `handle` comes before `route` and `error`, so an
+/// access rule would come too late, and `try_files` before `route`, which contains the rules of `rewrite` and `if`.
+/// `cache` comes before all of them, `basic_auth` before `error`, and the directives that change the path before
+/// `error`, which may be about the path. `vars` comes before these, and may take the path after them. `header` comes
+/// before `error`, whose response must not have a field for another one.
 pub(super) fn in_written_order(lines: Vec<String>) -> Vec<String> {
     let has = |names: &[&str]| lines.iter().any(|line| names.iter().any(|name| line.starts_with(name)));
     let before_error = ["basic_auth ", "forward_auth ", "uri ", "rewrite ", "try_files ", "redir "];
@@ -73,8 +74,8 @@ impl<'a> Translator<'a> {
         self.content_with(location, all, scope, None)
     }
 
-    /// The lines of a location. `outer` is the location that led to this one: its own fields, if they are equal, and its
-    /// error pages apply already.
+    /// The lines of a location. `outer` is the location that led to this one: its own fields, if they are equal, and
+    /// its error pages apply already.
     fn content_with(
         &mut self,
         location: &Location<'a>,
@@ -193,8 +194,8 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Writes the rules that stay in the location. `is_kept`: a `break` has applied them already, and only their variables count. Returns
-    /// whether they answer every request, so that no content comes after them.
+    /// Writes the rules that stay in the location. `is_kept`: a `break` has applied them already, and only their
+    /// variables count. Returns whether they answer every request, so that no content comes after them.
     fn write_rules(
         &mut self,
         out: &mut Vec<String>,
@@ -215,8 +216,8 @@ impl<'a> Translator<'a> {
         always_answers(own_block)
     }
 
-    /// Returns the directory of an `alias` with the lines that lead to it, which only files need, as a named location gets the whole path.
-    /// Writes the variable of the path in that directory.
+    /// Returns the directory of an `alias` with the lines that lead to it, which only files need, as a named location
+    /// gets the whole path. Writes the variable of the path in that directory.
     fn write_directory(
         &mut self,
         out: &mut Vec<String>,
@@ -237,8 +238,8 @@ impl<'a> Translator<'a> {
         Some((place, lines))
     }
 
-    /// The lines of the fields of a location, and of those that an access decision sets, which come after it. Without `has_own` the
-    /// location's `add_header` and `expires` are written already.
+    /// The lines of the fields of a location, and of those that an access decision sets, which come after it. Without
+    /// `has_own` the location's `add_header` and `expires` are written already.
     fn location_fields(
         &mut self,
         blocks: &[&'a Directive],
@@ -296,8 +297,9 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Writes the directory of an `alias`, and the path in it. `keeps_path`: a path that nginx joins to the directory's name must not become
-    /// another one than that of a file beside the directory, as the location's `try_files` has a last word for the directory.
+    /// Writes the directory of an `alias`, and the path in it. `keeps_path`: a path that nginx joins to the directory's
+    /// name must not become another one than that of a file beside the directory, as the location's `try_files` has a
+    /// last word for the directory.
     fn write_alias(
         &mut self,
         out: &mut Vec<String>,
@@ -318,8 +320,8 @@ impl<'a> Translator<'a> {
                 if target.ends_with('/') {
                     return out.extend(inside);
                 }
-                // nginx joins the rest of the path to the text of the alias: `/static.env` is not in the directory of `/static`, but beside
-                // it. The text itself may be the name of a file.
+                // nginx joins the rest of the path to the text of the alias: `/static.env` is not in the directory of
+                // `/static`, but beside it. The text itself may be the name of a file.
                 let (outer_directory, name) = target.rsplit_once('/').unwrap_or(("", target));
                 let has_name = !keeps_path && is_plain_path(&format!("/{name}")) && !name.contains('$');
                 let outer_directory = Some(format!("{outer_directory}/")).filter(|_| has_name);
@@ -618,7 +620,8 @@ fn tests_files(owner: &Directive) -> bool {
     own(owner, "if").iter().any(|rule| ["-f", "-d", "-e"].iter().any(|test| rule.argument(0).ends_with(test)))
 }
 
-/// The `alias` that applies in a location, its own or that of a location around it, and the pattern of the location that has it.
+/// The `alias` that applies in a location, its own or that of a location around it, and the pattern of the location
+/// that has it.
 pub(super) fn alias_of<'a>(location: &Location<'a>) -> Option<(&'a Directive, Pattern)> {
     let location_blocks = location.location_blocks().iter().rev();
     let mut with_directory =
@@ -627,7 +630,8 @@ pub(super) fn alias_of<'a>(location: &Location<'a>) -> Option<(&'a Directive, Pa
     Some((*own(owner, "alias").last()?, pattern(owner).ok()?))
 }
 
-/// Whether a location, or one around it, has `internal`: only rules may lead to it. A named one is never chosen by a path.
+/// Whether a location, or one around it, has `internal`: only rules may lead to it. A named one is never chosen by a
+/// path.
 pub(super) fn is_internal(location: &Location<'_>) -> bool {
     !matches!(location.pattern, Pattern::Named(_))
         && location.location_blocks().iter().any(|block| !own(block, "internal").is_empty())

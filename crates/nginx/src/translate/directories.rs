@@ -26,8 +26,8 @@ const SENT_WITHOUT_SLASH: &str = r"^([^?]*[^/?])(?:\?|$)";
 const PROGRAMS: &[&str] = &["php", "php3", "php4", "php5", "php7", "php8", "phtml", "phar", "cgi", "pl", "py"];
 
 impl<'a> Translator<'a> {
-    /// Writes the steps for the directories of a location whose index another location may serve. Returns the matcher of the requests for
-    /// which the location's `try_files` still counts, if it does not for all.
+    /// Writes the steps for the directories of a location whose index another location may serve. Returns the matcher
+    /// of the requests for which the location's `try_files` still counts, if it does not for all.
     pub(super) fn directory_steps(
         &mut self,
         out: &mut Vec<String>,
@@ -97,9 +97,10 @@ impl<'a> Translator<'a> {
         (!hidden.is_empty()).then(|| format!("hide{}", hidden.concat()))
     }
 
-    /// Writes the rules and the `try_files` that choose a location again for an index that was found, as its path is that of another location
-    /// now. Of the locations the first that takes the path counts. Returns whether the location's own `try_files` counts only for requests
-    /// whose path is still the location's: the mark of an index is removed from these.
+    /// Writes the rules and the `try_files` that choose a location again for an index that was found, as its path is
+    /// that of another location now. Of the locations the first that takes the path counts. Returns whether the
+    /// location's own `try_files` counts only for requests whose path is still the location's: the mark of an index is
+    /// removed from these.
     fn rules_of_indexes(
         &mut self,
         out: &mut Vec<String>,
@@ -229,7 +230,8 @@ impl<'a> Translator<'a> {
         matcher
     }
 
-    /// Writes the redirect of a path to its slash, with the location's fields. It applies if the root has the directory.
+    /// Writes the redirect of a path to its slash, with the location's fields. It applies if the root has the
+    /// directory.
     fn redirect_to_directory(
         &mut self,
         route: &mut Vec<String>,
@@ -263,8 +265,8 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Writes nginx's steps for a directory whose index another location may serve: a redirect to its slash, and the index as the path,
-    /// or, without an index, the path `last`.
+    /// Writes nginx's steps for a directory whose index another location may serve: a redirect to its slash, and the
+    /// index as the path, or, without an index, the path `last`.
     fn directories(
         &mut self,
         out: &mut Vec<String>,
@@ -317,7 +319,8 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Writes the steps of [`Self::directories`] for the directories by other paths for which the `try_files` of a location looks.
+    /// Writes the steps of [`Self::directories`] for the directories by other paths for which the `try_files` of a
+    /// location looks.
     fn other_directories(
         &mut self,
         out: &mut Vec<String>,
@@ -442,7 +445,8 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Writes the redirect of the prefix of an `alias` to its slash, after the access rules: the matcher `file` finds no directory for `/`.
+    /// Writes the redirect of the prefix of an `alias` to its slash, after the access rules: the matcher `file` finds
+    /// no directory for `/`.
     fn redirect_alias_itself(&mut self, out: &mut Vec<String>, location: &Location<'a>, scope: &VariableScope) {
         let Some((_, Pattern::Prefix { prefix, .. })) = alias_of(location) else { return };
         if !prefix.ends_with('/') && restricts(location) {
@@ -455,8 +459,8 @@ impl<'a> Translator<'a> {
     }
 }
 
-/// The directory around that of an `alias`, and the name in it, with a slash before it: the matcher `file` finds no directory for `/`. `None`
-/// for a name with variables.
+/// The directory around that of an `alias`, and the name in it, with a slash before it: the matcher `file` finds no
+/// directory for `/`. `None` for a name with variables.
 fn directory_of(alias: &Directive) -> Option<(&str, &str)> {
     let directory = alias.argument(0).trim_end_matches('/');
     let (outer_directory, name) = directory.split_at(directory.rfind('/')?);
@@ -528,7 +532,8 @@ impl<'a> Indexes<'a> {
     }
 }
 
-/// Whether a location needs the steps for directories: another one may serve the index of its directories in its own way.
+/// Whether a location needs the steps for directories: another one may serve the index of its directories in its own
+/// way.
 pub(super) fn leaves_directories(location: &Location<'_>, all: &Locations<'_>) -> bool {
     let Indexes { files, .. } = Indexes::of(location);
     let others = || all.ordered.iter().filter(|other| !std::ptr::eq(other.own(), location.own()) && !is_plain(other));
@@ -579,7 +584,8 @@ fn tries_path_only(location: &Location<'_>) -> bool {
     })
 }
 
-/// The texts, in lower case, with one of which each path ends that an expression matches; `None` for those of other forms.
+/// The texts, in lower case, with one of which each path ends that an expression matches; `None` for those of other
+/// forms.
 pub(super) fn ends(expression: &str) -> Option<Vec<String>> {
     let before = expression.strip_suffix('$')?;
     let (head, texts) = match before.strip_suffix(')') {
@@ -599,8 +605,8 @@ fn is_plain(location: &Location<'_>) -> bool {
     !answers && !rules_choose_anew(block) && !has_break(block) && !restricts(location)
 }
 
-/// Whether a location may take the index of a directory of another location. Where that is unclear it may: the steps for directories lead to
-/// the location that nginx chooses in any case.
+/// Whether a location may take the index of a directory of another location. Where that is unclear it may: the steps
+/// for directories lead to the location that nginx chooses in any case.
 fn may_take_index(other: &Location<'_>, location: &Location<'_>, index: &str) -> bool {
     // After a rule with `break`, and by another word of `try_files`, the directory may be any one.
     let is_any = has_break(location.own()) || other_directories_of(location).next().is_some();
@@ -628,7 +634,8 @@ fn looks_ahead(expression: &str) -> bool {
     ["$", r"\z", r"\Z", r"\b", r"\B", "(?!", "(?="].iter().any(|end| expression.contains(end))
 }
 
-/// Whether an expression may match the path of an index, but not that of its directory, which ends in a slash. `true` where that is unclear.
+/// Whether an expression may match the path of an index, but not that of its directory, which ends in a slash. `true`
+/// where that is unclear.
 fn may_need_index(expression: &str, index: &str) -> bool {
     let begin = expression.trim_start_matches("(?i)");
     if ends(expression).is_some_and(|ends| !ends.iter().any(|end| index.to_ascii_lowercase().ends_with(end))) {
@@ -655,7 +662,8 @@ fn may_need_index(expression: &str, index: &str) -> bool {
     goes_on(&texts) || is_match(&format!("(?i){}", needed.trim_start_matches('^')), index)
 }
 
-/// The texts of an expression that matches only some texts, with the signs of groups, alternatives and the beginning; `None` for others.
+/// The texts of an expression that matches only some texts, with the signs of groups, alternatives and the beginning;
+/// `None` for others.
 fn texts_of(expression: &str) -> Option<String> {
     let mut texts = String::new();
     // A look-ahead for a text without a slash ends within the directory's path.
@@ -681,8 +689,8 @@ pub(super) fn use_one_name_of_path(directives: &mut [Directive]) {
     }
 }
 
-/// The endings of the programs of a server. nginx sends the source of a program that no location runs; here no location sends it, unless its
-/// own expression is about such files.
+/// The endings of the programs of a server. nginx sends the source of a program that no location runs; here no location
+/// sends it, unless its own expression is about such files.
 pub(super) fn programs(server: &Directive, all: &Locations<'_>) -> Vec<&'static str> {
     let runs = |ending: &str| {
         let is_about = |other: &Location<'_>| !is_plain(other) && names_files(&other.pattern, ending);
@@ -715,7 +723,8 @@ pub(super) fn has_programs(block: &Directive) -> bool {
     block.block().iter().any(|directive| directive.name == "fastcgi_pass" || has_programs(directive))
 }
 
-/// Whether a location responds with a directory's redirect to its slash: it serves files, and `try_files` admits directories.
+/// Whether a location responds with a directory's redirect to its slash: it serves files, and `try_files` admits
+/// directories.
 pub(super) fn serves_directories(location: &Location<'_>) -> bool {
     let leaves = PASSES.iter().chain(&["return", "rewrite"]).any(|name| !own(location.own(), name).is_empty());
     let tried = inherited(&location.blocks, "try_files");

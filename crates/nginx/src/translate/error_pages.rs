@@ -57,7 +57,8 @@ impl<'a> Translator<'a> {
             location_pages.iter().flat_map(|of| &of.pages).chain(&server_pages).flat_map(|page| &page.codes).collect();
         codes.sort_unstable();
         codes.dedup();
-        // For each code the page of each location, and at last that of the server. Codes with the same pages are one block.
+        // For each code the page of each location, and at last that of the server. Codes with the same pages are one
+        // block.
         let mut merged: Vec<(Vec<Option<&ErrorPage>>, Vec<String>)> = Vec::new();
         for code in codes {
             let all = location_pages.iter().map(|of| &of.pages).chain([&server_pages]);
@@ -215,7 +216,8 @@ impl<'a> Translator<'a> {
         Some(ErrorPage { codes, lines })
     }
 
-    /// Whether a block, or one within it, has an upstream with several servers: without one that works the status is 503.
+    /// Whether a block, or one within it, has an upstream with several servers: without one that works the status
+    /// is 503.
     fn may_lack_servers(&self, block: &Directive) -> bool {
         let has_several = |pass: &Directive| {
             let address = pass.argument(0).split_once("://").map_or(pass.argument(0), |(_, address)| address);
@@ -300,7 +302,8 @@ impl<'a> Translator<'a> {
         self.new_request(rewrite(target))
     }
 
-    /// Returns the lines that make a GET request of another one, with the line that sets its URI. An upstream may have read the content.
+    /// Returns the lines that make a GET request of another one, with the line that sets its URI. An upstream may have
+    /// read the content.
     pub(super) fn new_request(&mut self, rewrite: String) -> Vec<String> {
         let other = self.fresh("other_method");
         let mut lines = vec![format!("@{other} not method GET HEAD")];
@@ -402,7 +405,8 @@ pub(super) fn passes(location: &Directive) -> bool {
     PASSES.iter().any(|name| !own(location, name).is_empty())
 }
 
-/// Whether a location leaves its requests to a named one by an error of its own, as with `error_page 418 = @app; return 418;`.
+/// Whether a location leaves its requests to a named one by an error of its own, as with `error_page 418 = @app; return
+/// 418;`.
 fn returns_to_named(owner: &Directive) -> bool {
     let returns = |rule: &Directive| rule.name == "return" || !own(rule, "return").is_empty();
     own(owner, "error_page").into_iter().any(is_of_name) && rules_of(owner).into_iter().any(returns)
@@ -418,8 +422,8 @@ fn owner_of_pages<'a>(blocks: &[&'a Directive]) -> Option<&'a Directive> {
     location_blocks(blocks).iter().rev().copied().find(|block| !own(block, "error_page").is_empty())
 }
 
-/// Gives the responses of a location this status; an empty one leaves that of each response, which is 200 for a file. Returns whether the
-/// lines have a response.
+/// Gives the responses of a location this status; an empty one leaves that of each response, which is 200 for a file.
+/// Returns whether the lines have a response.
 fn replace_status(lines: &mut Vec<String>, status: &str) -> bool {
     let is_answer =
         |line: &String| ["respond * ", "reverse_proxy ", "file_server"].iter().any(|head| line.starts_with(head));

@@ -52,7 +52,8 @@ const SCRIPT: &str = "fastcgi_script_name";
 const PATH_INFO: &str = "fastcgi_path_info";
 
 impl<'a> Translator<'a> {
-    /// Defines the variables of `fastcgi_split_path_info`, if rules of the location have them. They are those of the path as it is here.
+    /// Defines the variables of `fastcgi_split_path_info`, if rules of the location have them. They are those of the
+    /// path as it is here.
     pub(super) fn write_script_names(
         &mut self,
         out: &mut Vec<String>,
@@ -89,7 +90,8 @@ impl<'a> Translator<'a> {
         scope.set.extend([SCRIPT.to_owned(), PATH_INFO.to_owned()]);
     }
 
-    /// Adds the `fastcgi_index` to the variable with the script's name, as nginx does for a name with a slash at its end.
+    /// Adds the `fastcgi_index` to the variable with the script's name, as nginx does for a name with a slash at its
+    /// end.
     fn write_index_of_script(&mut self, out: &mut Vec<String>, location: &Location<'a>) {
         if let Some(index) = value(&location.blocks, "fastcgi_index") {
             let (name, script) = (self.fresh("directory"), variable(SCRIPT));
@@ -132,8 +134,8 @@ impl<'a> Translator<'a> {
             [format!("@{name} path */"), format!("rewrite @{name} {}", quote(&format!("{{path}}{index}")))]
         });
         let mut lines = script_root(location, scope);
-        // Every path is a script's whole name, of which `fastcgi_split_path_info` cuts the end off. Caddy's `split .php` would run
-        // `/admin.php` for `/admin.php~`, which rules for the former do not refuse.
+        // Every path is a script's whole name, of which `fastcgi_split_path_info` cuts the end off. Caddy's `split
+        // .php` would run `/admin.php` for `/admin.php~`, which rules for the former do not refuse.
         lines.push("split \"\"".to_owned());
         let parameters = inherited(blocks, "fastcgi_param");
         let is_sent = |d: &&&Directive| {
@@ -172,7 +174,8 @@ impl<'a> Translator<'a> {
         block(out, &format!("reverse_proxy {}", hosts.join(" ")), transport);
     }
 
-    /// Writes the rewrite for `fastcgi_split_path_info`, with the lines of the index, and the parameters that have its result.
+    /// Writes the rewrite for `fastcgi_split_path_info`, with the lines of the index, and the parameters that have its
+    /// result.
     fn write_split(
         &mut self,
         out: &mut Vec<String>,
@@ -218,13 +221,15 @@ impl<'a> Translator<'a> {
         for (index, parameter) in parameters.iter().enumerate() {
             let (name, text) = (parameter.argument(0), parameter.argument(1));
             let usual = USUAL.iter().find(|(usual, _)| *usual == name).map_or(&[][..], |(_, texts)| texts);
-            // A program takes the last of several values. The one of nginx's `fastcgi_params` is for requests over TLS only.
+            // A program takes the last of several values. The one of nginx's `fastcgi_params` is for requests over TLS
+            // only.
             let is_of_tls =
                 |d: &&&Directive| name == "HTTPS" && d.argument(1) == "$https" && d.argument(2) == IF_NOT_EMPTY;
             let mut later = parameters[index + 1..].iter().filter(|later| later.argument(0) == name).peekable();
             let may_stay = later.peek().is_some_and(is_of_tls);
             let is_replaced = later.any(|later| !is_of_tls(&later));
-            // The transport sends the host of the request, which a client chooses. Without a name there is nothing better.
+            // The transport sends the host of the request, which a client chooses. Without a name there is nothing
+            // better.
             let is_nameless = matches!(text, "$server_name" | "${server_name}")
                 && (scope.server_name.is_empty() || scope.server_name == "_");
             if is_replaced || usual.contains(&text) || (name == "SERVER_NAME" && is_nameless) {
@@ -241,7 +246,8 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Writes the lines that give a variable this value of HTTPS, or `on` for a request over TLS; returns its placeholder.
+    /// Writes the lines that give a variable this value of HTTPS, or `on` for a request over TLS; returns its
+    /// placeholder.
     fn with_tls(&mut self, out: &mut Vec<String>, text: &str) -> String {
         let name = self.fresh("https");
         let lines = vec![

@@ -8,12 +8,13 @@ use crate::parse::Directive;
 use crate::variables::{VariableScope, only_variable, variables};
 use crate::write::{block, quote};
 
-/// Statuses to whose responses `add_header` without `always` applies (nginx's documentation of ngx_http_headers_module).
+/// Statuses to whose responses `add_header` without `always` applies (nginx's documentation of
+/// ngx_http_headers_module).
 pub(super) const ADDED: &str = "200 201 204 206 301 302 303 304 307 308";
 
 impl Translator<'_> {
-    /// `add_header` and `expires` for the last of the blocks. For an answer with a known status only the fields that it gets. Writes nothing if
-    /// the site has them.
+    /// `add_header` and `expires` for the last of the blocks. For an answer with a known status only the fields that it
+    /// gets. Writes nothing if the site has them.
     pub(super) fn write_fields(
         &mut self,
         out: &mut Vec<String>,
@@ -108,8 +109,8 @@ impl Translator<'_> {
             sometimes.extend(control.map(|control| format!("{sign}{control}")));
             out.extend(sometimes.into_iter().map(|line| format!("header {line}")));
         } else if is_added.is_none() {
-            // The field is added when the response's status is known. Of several blocks the last comes first, so that `expires` replaces the field
-            // of an upstream, and not one of `add_header`.
+            // The field is added when the response's status is known. Of several blocks the last comes first, so that
+            // `expires` replaces the field of an upstream, and not one of `add_header`.
             let is_beside = sometimes.iter().any(|line| line.to_ascii_lowercase().starts_with("+cache-control "));
             let (with_others, apart) = if is_beside { (None, control) } else { (control, None) };
             sometimes.extend(with_others);
@@ -120,8 +121,8 @@ impl Translator<'_> {
         }
     }
 
-    /// Writes a field whose value has that of a field of the response, which an answer with a known status has not. Returns `false` for other
-    /// values.
+    /// Writes a field whose value has that of a field of the response, which an answer with a known status has not.
+    /// Returns `false` for other values.
     fn field_of_response(
         &mut self,
         out: &mut Vec<String>,
@@ -178,8 +179,8 @@ pub(super) fn is_added(field: &Directive, status: u16) -> bool {
     field.argument(2) == "always" || has_added_fields(status)
 }
 
-/// Whether a server and all of its locations have the same lines `add_header` and `expires`, whose values the request does not decide, and no
-/// cache, which must not store them.
+/// Whether a server and all of its locations have the same lines `add_header` and `expires`, whose values the request
+/// does not decide, and no cache, which must not store them.
 pub(super) fn has_shared_fields(blocks: &[&Directive]) -> bool {
     fn has(block: &Directive, names: &[&str]) -> bool {
         block.block().iter().any(|directive| names.contains(&&*directive.name) || has(directive, names))

@@ -1,7 +1,7 @@
 //! `geo`: a variable whose value depends on the client's network, as `vars` with matchers `remote_ip` or `client_ip`.
 //!
-//! The longest network that contains an address decides. The lines `vars` run from the shortest networks to the longest, so that the last
-//! one that matches sets the value.
+//! The longest network that contains an address decides. The lines `vars` run from the shortest networks to the
+//! longest, so that the last one that matches sets the value.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

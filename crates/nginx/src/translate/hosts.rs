@@ -6,7 +6,8 @@ use super::own;
 use crate::expressions::{compiled, groups};
 use crate::parse::Directive;
 
-/// The order in which nginx compares names that are not exact; the longest of a kind first, and expressions as they are written.
+/// The order in which nginx compares names that are not exact; the longest of a kind first, and expressions as they are
+/// written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum HostOrder {
     /// `*.name`, for the hosts that its own site does not take.

@@ -38,8 +38,8 @@ pub(super) struct SiteAddresses<'a> {
     pub(super) listens: Vec<&'a Listen>,
 }
 
-/// Divides the addresses of a server into those of sites: without TLS and with it, since only one of them has a certificate, and by the
-/// addresses of `bind`.
+/// Divides the addresses of a server into those of sites: without TLS and with it, since only one of them has a
+/// certificate, and by the addresses of `bind`.
 pub(super) fn site_addresses<'a>(
     listens: &'a [Listen],
     is_default: impl Fn(&Listen) -> bool,

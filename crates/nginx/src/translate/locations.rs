@@ -119,8 +119,8 @@ impl<'a> Translator<'a> {
         format!("@{name}")
     }
 
-    /// Returns the locations that a `break` of the rules written last keeps, and defines their matchers. They come before those that a
-    /// path chooses.
+    /// Returns the locations that a `break` of the rules written last keeps, and defines their matchers. They come
+    /// before those that a path chooses.
     fn handles_of_kept(&mut self, out: &mut Vec<String>) -> Vec<LocationBlock<'a>> {
         let kept = std::mem::take(&mut self.kept_locations).into_iter().map(|(location, scope)| {
             out.push(format!("@{} vars {LOCATION_KEPT} {}", scope.location_kept, scope.location_kept));
@@ -372,7 +372,8 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// The lines for a file that `try_files` finds by another path, and for a directory if it may find one: the request stays in its location.
+    /// The lines for a file that `try_files` finds by another path, and for a directory if it may find one: the request
+    /// stays in its location.
     fn keep_found(&mut self, location: &Location<'a>, scope: &VariableScope, has_directories: bool) -> Vec<String> {
         let kept = self.fresh("found");
         let mut rules = scope.clone();
@@ -398,8 +399,8 @@ impl<'a> Translator<'a> {
         of_file
     }
 
-    /// Writes lines for a matcher. As in nginx, the rules of the location apply before the request leaves the location, and a request does not
-    /// leave it for which an `if` with an upstream holds.
+    /// Writes lines for a matcher. As in nginx, the rules of the location apply before the request leaves the location,
+    /// and a request does not leave it for which an `if` with an upstream holds.
     pub(super) fn guarded(
         &mut self,
         out: &mut Vec<String>,
@@ -454,8 +455,8 @@ pub(super) fn rewrite_anew(scope: &VariableScope, rewrite: String) -> Vec<String
     [rewrite].into_iter().chain(unkept).collect()
 }
 
-/// The last word of a `try_files`, and the files before it. One without a slash at its start counts as `=404`: nginx chooses a location by that
-/// word, which no prefix takes, and joins it to the text of the root.
+/// The last word of a `try_files`, and the files before it. One without a slash at its start counts as `=404`: nginx
+/// chooses a location by that word, which no prefix takes, and joins it to the text of the root.
 pub(super) fn split_last(files: &Directive) -> Option<(&str, &[String])> {
     let (last, candidates) = files.arguments.split_last()?;
     Some((if leads_nowhere(last) { "=404" } else { last }, candidates))
@@ -466,8 +467,8 @@ pub(super) fn leads_nowhere(last: &str) -> bool {
     !last.starts_with(['/', '@', '=', '$'])
 }
 
-/// Whether the rules of a location apply before the steps for files of all locations: they may choose another one, or change the path of
-/// those files.
+/// Whether the rules of a location apply before the steps for files of all locations: they may choose another one, or
+/// change the path of those files.
 fn rules_come_first(location: &Location<'_>, all: &Locations<'_>) -> bool {
     let owner = location.own();
     let leaves = || leaves_directories(location, all) || leaves_files(location, all);
@@ -522,7 +523,8 @@ fn has_rules(block: &Directive) -> bool {
     block.block().iter().any(|rule| refuses(rule) || matches!(&*rule.name, "if" | "rewrite") || has_rules(rule))
 }
 
-/// Writes a route with the lines of each location, if one has any. A location without lines keeps its requests from later ones.
+/// Writes a route with the lines of each location, if one has any. A location without lines keeps its requests from
+/// later ones.
 fn write_pass(route: &mut Vec<String>, comment: &str, handles: &[LocationBlock<'_>], lines: Vec<Vec<String>>) {
     let has_lines: Vec<bool> = lines.iter().map(|lines| !lines.is_empty()).collect();
     let mut out = vec![comment.to_owned()];
@@ -537,7 +539,8 @@ fn write_pass(route: &mut Vec<String>, comment: &str, handles: &[LocationBlock<'
     }
 }
 
-/// Whether the matchers of two locations, which ignore case, may take one path. Two expressions may, and a kept location has any path.
+/// Whether the matchers of two locations, which ignore case, may take one path. Two expressions may, and a kept
+/// location has any path.
 fn may_overlap(one: &LocationBlock<'_>, other: &LocationBlock<'_>) -> bool {
     if !one.scope.location_kept.is_empty() {
         return true;

@@ -11,8 +11,8 @@ use crate::variables::{self, VariableScope};
 use crate::write::{block, quote, quote_scalar};
 
 impl<'a> Translator<'a> {
-    /// Finds the maps that have an equivalent, and those of them that lack a value. A map about the variable of another one without an
-    /// equivalent has none itself.
+    /// Finds the maps that have an equivalent, and those of them that lack a value. A map about the variable of another
+    /// one without an equivalent has none itself.
     pub(super) fn know_maps(&mut self) {
         let mut known = self.shared.maps.clone();
         loop {
@@ -177,8 +177,8 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Takes the path again for the maps about it that the rules of a block have: in nginx a map has the value of its first use, which may be
-    /// after a rewrite or an index.
+    /// Takes the path again for the maps about it that the rules of a block have: in nginx a map has the value of its
+    /// first use, which may be after a rewrite or an index.
     pub(super) fn write_map_paths(&mut self, out: &mut Vec<String>, block: &Directive) {
         for map in &self.shared.maps {
             let variable = variable_of(map);
@@ -207,14 +207,16 @@ struct MapEntries {
     expressions: Vec<String>,
     /// The value for a text that no entry matches.
     default: Option<String>,
-    /// An expression whose texts have the default, because the last expression excludes them, and its index in `expressions`.
+    /// An expression whose texts have the default, because the last expression excludes them, and its index in
+    /// `expressions`.
     excluded: Option<(usize, String)>,
     /// The comments after the last entry.
     comments: Vec<String>,
 }
 
 impl MapEntries {
-    /// Orders the lines as nginx searches them: first for a text, then for the longest mask of a host name, then for the first expression.
+    /// Orders the lines as nginx searches them: first for a text, then for the longest mask of a host name, then for
+    /// the first expression.
     fn into_lines(mut self) -> Vec<String> {
         let default = self.default.unwrap_or_default();
         if let Some((at, except)) = self.excluded {
@@ -259,8 +261,8 @@ fn has_upgrade(directive: &Directive) -> bool {
     !is_field && (directive.arguments.iter().any(has_variable) || directive.block().iter().any(has_upgrade))
 }
 
-/// The expression for a mask of a `map` with `hostnames` (`*.example.com`, `.example.com`, `www.*`), and its rank: masks at the start come
-/// first, and longer ones before shorter ones.
+/// The expression for a mask of a `map` with `hostnames` (`*.example.com`, `.example.com`, `www.*`), and its rank:
+/// masks at the start come first, and longer ones before shorter ones.
 fn mask_of_hosts(key: &str) -> Option<(MaskRank, String)> {
     let (at, expression) = if let Some(end) = key.strip_prefix("*.") {
         (0, format!(r"(?i)^.+\.{}$", regex::escape(end)))
@@ -274,8 +276,8 @@ fn mask_of_hosts(key: &str) -> Option<(MaskRank, String)> {
     Some(((at, Reverse(key.len())), expression))
 }
 
-/// The keys for a text, whose case nginx ignores. A backslash before it keeps it from having another meaning. The value of an expression
-/// has no placeholders, so one that needs them is for the text as it is written, and in lower case.
+/// The keys for a text, whose case nginx ignores. A backslash before it keeps it from having another meaning. The value
+/// of an expression has no placeholders, so one that needs them is for the text as it is written, and in lower case.
 fn keys_of_text(key: &str, has_placeholder: bool) -> Vec<String> {
     let text = key.strip_prefix('\\').unwrap_or(key);
     if has_placeholder && !text.starts_with('~') {
@@ -289,8 +291,8 @@ fn keys_of_text(key: &str, has_placeholder: bool) -> Vec<String> {
     }]
 }
 
-/// The expression and the value of an entry of `map` about `source`: a text, one with the expression's groups, or `source` itself. `None`
-/// for values with other variables.
+/// The expression and the value of an entry of `map` about `source`: a text, one with the expression's groups, or
+/// `source` itself. `None` for values with other variables.
 fn value_of_expression(expression: &str, text: &str, source: &str) -> Option<(String, String)> {
     if text == source {
         // The match is the whole text.
@@ -300,7 +302,8 @@ fn value_of_expression(expression: &str, text: &str, source: &str) -> Option<(St
     Some((expression.to_owned(), text))
 }
 
-/// Replaces the groups of an expression in a text, `$1` or `$name`, by `${1}`. `None` if the text has none, or other variables too.
+/// Replaces the groups of an expression in a text, `$1` or `$name`, by `${1}`. `None` if the text has none, or other
+/// variables too.
 fn with_groups(expression: &str, text: &str) -> Option<String> {
     let names = causeway_go_regexp::translate(expression).ok()?.names;
     let out = variables::replaced(text, |variable| {

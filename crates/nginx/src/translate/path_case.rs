@@ -14,9 +14,11 @@ const PATH_SOURCES: &[&str] = &["uri", "request_uri", "document_uri", "fastcgi_s
 /// Whether the matchers of a server's paths may ignore case, as `path` does. nginx compares them with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PathCase {
-    /// All locations have the same access rules, and all rules are about prefixes and exact paths: they concern a path in another case as well.
+    /// All locations have the same access rules, and all rules are about prefixes and exact paths: they concern a path
+    /// in another case as well.
     Ignored,
-    /// Locations have different access rules, or other rules compare the case, such as an expression that refuses a path within a prefix.
+    /// Locations have different access rules, or other rules compare the case, such as an expression that refuses a
+    /// path within a prefix.
     Compared,
 }
 
@@ -83,7 +85,8 @@ pub(super) fn path_test(path: &str, end: &str) -> String {
     format!("path_regexp({})", cel_text(&format!("^{}{end}", regex::escape(path))))
 }
 
-/// Whether some locations of a server have access rules that others lack: by another case a path must not come from one to the other.
+/// Whether some locations of a server have access rules that others lack: by another case a path must not come from one
+/// to the other.
 fn has_unequal_access(locations: &Locations<'_>) -> bool {
     const INHERITED: [&str; 7] =
         ["allow", "deny", "satisfy", "auth_basic", "auth_basic_user_file", "auth_request", "limit_req"];

@@ -1,7 +1,7 @@
 //! `set_real_ip_from` and `real_ip_header` as the global options `trusted_proxies` and `client_ip_headers`.
 //!
-//! With them, nginx's `$remote_addr` and its access rules are about the client, not the peer: placeholders and matchers are those of
-//! `client_ip`.
+//! With them, nginx's `$remote_addr` and its access rules are about the client, not the peer: placeholders and matchers
+//! are those of `client_ip`.
 
 use super::{Translator, inherited, own, value};
 use crate::parse::Directive;

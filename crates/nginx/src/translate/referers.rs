@@ -39,7 +39,8 @@ pub(super) fn other_referers(valid: &Directive, scope: &VariableScope) -> Option
     (!text.is_empty() && !text.contains('`')).then(|| format!("expression `{text}`"))
 }
 
-/// The expression for a name with an optional path: `example.com`, `.example.com`, `*.example.com/photos/` or `example.*`.
+/// The expression for a name with an optional path: `example.com`, `.example.com`, `*.example.com/photos/` or
+/// `example.*`.
 fn host(name: &str) -> String {
     let (host, path) = name.find('/').map_or((name, ""), |at| name.split_at(at));
     let (before, host) = match (host.strip_prefix("*."), host.strip_prefix('.')) {

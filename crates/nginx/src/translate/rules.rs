@@ -112,7 +112,8 @@ pub(super) fn is_query(set: &Directive) -> bool {
     set.argument(0) == "$args"
 }
 
-/// Whether a rule, a location or a block within it has an expression with a group, which sets `$1`. One without a group leaves it empty.
+/// Whether a rule, a location or a block within it has an expression with a group, which sets `$1`. One without a group
+/// leaves it empty.
 pub(super) fn has_expression(directive: &Directive) -> bool {
     let has_group = |expression: &str| groups_len(&without_look_ahead(expression).expression) > 0;
     let own = match &*directive.name {
@@ -169,7 +170,8 @@ pub(super) fn takes_any_path(expression: &str) -> bool {
     ["/~", "/~/~"].into_iter().all(takes)
 }
 
-/// Whether a target is the request's own URI with the scheme `https`, at a server of these names. Another port may be that of another server.
+/// Whether a target is the request's own URI with the scheme `https`, at a server of these names. Another port may be
+/// that of another server.
 pub(super) fn is_to_https(target: &str, server_names: &[String]) -> bool {
     let target = replaced(target, |name| Some(format!("${{{name}}}")));
     let Some(rest) = target.strip_prefix("https://") else { return false };
@@ -203,7 +205,8 @@ fn origin_and_path(url: &str) -> (&str, &str) {
     url.split_at(url[host..].find('/').map_or(url.len(), |at| host + at))
 }
 
-/// Returns whether a target of a redirect is a path with groups of the expression `name`, and has no other placeholders.
+/// Returns whether a target of a redirect is a path with groups of the expression `name`, and has no other
+/// placeholders.
 fn has_only_groups(target: &str, name: &str) -> bool {
     let group = format!("{{re.{name}.");
     let path = target.split('?').next().unwrap_or_default();
@@ -271,7 +274,8 @@ impl Translator<'_> {
     ) {
         let (mut may_have_ended, mut has_kept_content) = (false, false);
         for (index, rule) in rules.iter().enumerate() {
-            // Such an `if` ends the fields and the upstream of an earlier one; after an end of the rules it does not apply.
+            // Such an `if` ends the fields and the upstream of an earlier one; after an end of the rules it does not
+            // apply.
             let ends_content = rule.name == "if" && own(rule, "return").is_empty();
             if may_have_ended && !is_exclusive(rule) || has_kept_content && ends_content {
                 if depth == REST_DEPTH_MAX {
@@ -304,8 +308,9 @@ impl Translator<'_> {
         }
     }
 
-    /// The rules of a location's content. If one of them chooses the location again, all have been applied before; the lines `set` and
-    /// `return` apply once more, as the path may be another one now, and another location may have led here.
+    /// The rules of a location's content. If one of them chooses the location again, all have been applied before; the
+    /// lines `set` and `return` apply once more, as the path may be another one now, and another location may have led
+    /// here.
     pub(super) fn staying_rules(&mut self, blocks: &[&Directive], scope: &mut VariableScope) -> Vec<String> {
         let [outer @ .., owner] = blocks else { return Vec::new() };
         if !rules_choose_anew(owner) {
@@ -366,8 +371,8 @@ impl Translator<'_> {
         }
     }
 
-    /// Writes a `rewrite` of the last of the blocks; within `if`, `condition` has the lines of its matcher. `may_have_ended`: a rule of the same
-    /// `if` may have ended the rules.
+    /// Writes a `rewrite` of the last of the blocks; within `if`, `condition` has the lines of its matcher.
+    /// `may_have_ended`: a rule of the same `if` may have ended the rules.
     pub(super) fn rewrite(
         &mut self,
         out: &mut Vec<String>,
@@ -532,7 +537,8 @@ impl Translator<'_> {
             Ok(status) => (status, directive.arguments.get(1).map(String::as_str)),
             Err(_) => (302, Some(first)),
         };
-        // While nginx makes the text, the response has its status already, which is not that of an error page's `return`.
+        // While nginx makes the text, the response has its status already, which is not that of an error page's
+        // `return`.
         let own = |name: &str| (name == "status" && scope.status.is_empty()).then(|| status.to_string());
         let text = text.map(|text| replaced(text, own));
         let mut lines = Vec::new();
@@ -567,8 +573,8 @@ impl Translator<'_> {
         Some(lines)
     }
 
-    /// The lines of a redirect to a target that begins with a variable. As in nginx, a path gets the request's origin: a browser would take
-    /// `//name/` and `/\\name/` for another host.
+    /// The lines of a redirect to a target that begins with a variable. As in nginx, a path gets the request's origin:
+    /// a browser would take `//name/` and `/\\name/` for another host.
     fn redirect_to_value(&mut self, mut lines: Vec<String>, target: &str, status: u16) -> Vec<String> {
         let name = self.fresh("target");
         lines.extend([
@@ -606,7 +612,8 @@ fn type_of_path<'a>(blocks: &[&'a Directive]) -> Option<&'a str> {
     TYPES_OF_TEXTS.iter().find(|(known, _)| is_known && *known == ending).map(|(_, kind)| *kind)
 }
 
-/// The variables of the lines `set` of a location that change their value each time they apply, if its rules apply in two passes.
+/// The variables of the lines `set` of a location that change their value each time they apply, if its rules apply in
+/// two passes.
 pub(super) fn repeated_sets(owner: &Directive) -> Vec<&str> {
     fn within(owner: &Directive) -> Vec<&str> {
         let rules = owner.block().iter();
@@ -659,8 +666,8 @@ pub(super) fn keep_location(scope: &VariableScope) -> String {
     format!("vars {LOCATION_KEPT} {}", scope.location_kept)
 }
 
-/// Whether a block, or a location within it, has a `proxy_pass` with a URI, which replaces the location's prefix unless a rule has changed
-/// the path.
+/// Whether a block, or a location within it, has a `proxy_pass` with a URI, which replaces the location's prefix unless
+/// a rule has changed the path.
 fn replaces_prefix(owner: &Directive) -> bool {
     let has_uri = |pass: &Directive| pass.argument(0).split_once("://").is_some_and(|(_, rest)| rest.contains('/'));
     owner.block().iter().any(|d| match &*d.name {

@@ -143,8 +143,8 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Returns the patterns of each port that has names with a wildcard at the end or expressions, in nginx's order. Exact names and
-    /// those with a wildcard for one label at the beginning come before them, as sites of their own.
+    /// Returns the patterns of each port that has names with a wildcard at the end or expressions, in nginx's order.
+    /// Exact names and those with a wildcard for one label at the beginning come before them, as sites of their own.
     fn patterns(
         &mut self,
         out: &mut Vec<String>,
@@ -223,7 +223,8 @@ impl<'a> Translator<'a> {
         names.flat_map(|name| inherited(&blocks, name)).map(|directive| &*directive.arguments).collect()
     }
 
-    /// Writes the site of a port for the hosts that have no site: the servers with patterns in their order, and the default server.
+    /// Writes the site of a port for the hosts that have no site: the servers with patterns in their order, and the
+    /// default server.
     #[expect(clippy::too_many_arguments, reason = "the parts of one site")]
     fn shared_site(
         &mut self,
@@ -483,8 +484,8 @@ impl<'a> Translator<'a> {
     }
 }
 
-/// The error pages of a server whose site takes requests for more than exact hosts. A Caddyfile uses them for the errors of every site that
-/// has none and a host among these.
+/// The error pages of a server whose site takes requests for more than exact hosts. A Caddyfile uses them for the
+/// errors of every site that has none and a host among these.
 struct SiteWithPages {
     /// The index of the server.
     server: usize,
@@ -572,7 +573,8 @@ fn refuses_certificates(blocks: &[&Directive]) -> bool {
     !is_verified || tests_revocation || inherited(blocks, "ssl_client_certificate").is_empty()
 }
 
-/// Whether a rule of a server, or a `map` outside of it, has a variable. A server that only redirects needs none of its path.
+/// Whether a rule of a server, or a `map` outside of it, has a variable. A server that only redirects needs none of its
+/// path.
 fn uses_in_rules(http: &Directive, server: &Directive, variable: &str) -> bool {
     fn in_block(block: &Directive, variable: &str) -> bool {
         const RULES: &[&str] = &["if", "set", "return", "rewrite", "try_files", "index"];

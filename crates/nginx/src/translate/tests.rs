@@ -23,8 +23,8 @@ pub(super) fn translated(text: &str) -> (String, String) {
     (caddyfile, notes.join("\n"))
 }
 
-/// Checks the translation of the lines of a block `http`: parts of the Caddyfile, and a part of the notes. With an empty one
-/// there must be no notes.
+/// Checks the translation of the lines of a block `http`: parts of the Caddyfile, and a part of the notes. With an
+/// empty one there must be no notes.
 #[track_caller]
 fn check(lines: &str, in_caddyfile: &[&str], in_notes: &str) {
     let (caddyfile, notes) = translated(&format!("http {{\n{lines}\n}}"));
@@ -75,8 +75,8 @@ fn the_name_of_a_server_for_programs() {
     assert!(!caddyfile.contains("SERVER_NAME"), "{caddyfile}");
 }
 
-// nginx's documentation of `map`: with `hostnames`, texts come before masks at the start, these before masks at the end, and longer masks
-// before shorter ones. A value is the text as it is written.
+// nginx's documentation of `map`: with `hostnames`, texts come before masks at the start, these before masks at the
+// end, and longer masks before shorter ones. A value is the text as it is written.
 #[test]
 fn masks_of_host_names() {
     let map = "map $host $site { hostnames; default d; a.test t;\n# the short one\n*.a.test 007; *.b.a.test l; .c.test c; www.* w; }";
@@ -388,7 +388,8 @@ fn requests_that_decide() {
     }
 }
 
-// An upstream gets no field of the request that keeps a decided one for the client, also of a location that led to its own.
+// An upstream gets no field of the request that keeps a decided one for the client, also of a location that led to its
+// own.
 #[test]
 fn fields_of_a_decision_are_kept_from_upstreams() {
     let decided = "auth_request /auth; auth_request_set $c $upstream_http_set_cookie; add_header Set-Cookie $c;";
@@ -487,7 +488,8 @@ fn requests_to_upstreams() {
     );
 }
 
-// nginx's documentation of `proxy_pass`: with variables the URI is sent as it is, and the address may be that of an upstream.
+// nginx's documentation of `proxy_pass`: with variables the URI is sent as it is, and the address may be that of an
+// upstream.
 #[test]
 fn addresses_of_upstreams() {
     let map = "map $arg_a $m { default a:1; b b:2; } map $arg_a $n { default a:1; b b; }
@@ -668,7 +670,8 @@ fn rules_beside_the_content_of_a_condition() {
     check(&server("if ($arg_a) { add_header X-A 1; break; }"), &["handle {"], "");
 }
 
-// nginx's documentation of `rewrite` and `break`: with `break` the request stays in its location, even if other rules have changed the path.
+// nginx's documentation of `rewrite` and `break`: with `break` the request stays in its location, even if other rules
+// have changed the path.
 #[test]
 fn rules_that_keep_their_location() {
     let server = |lines: &str| format!("server {{ root /a; location /p/ {{ deny all; {lines} }} location /d/ {{ }} }}");

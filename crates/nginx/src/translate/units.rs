@@ -16,7 +16,8 @@ pub(super) fn bytes(size: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// nginx's units of time in milliseconds, in the order in which a duration may have them. A number before a space is one of seconds.
+/// nginx's units of time in milliseconds, in the order in which a duration may have them. A number before a space is
+/// one of seconds.
 const UNITS: [(&str, u64); 9] = [
     ("y", 365 * 86_400_000),
     ("M", 30 * 86_400_000),
@@ -31,8 +32,8 @@ const UNITS: [(&str, u64); 9] = [
 /// The largest duration of the Caddyfile: 64-bit nanoseconds.
 const SECONDS_MAX: u64 = i64::MAX as u64 / 1_000_000_000;
 
-/// The seconds of a duration such as `30d`, `1h 30m`, `1h500ms` or `60`; a part of a second counts as a whole one, and at most 292 years
-/// count. `None` for other texts.
+/// The seconds of a duration such as `30d`, `1h 30m`, `1h500ms` or `60`; a part of a second counts as a whole one, and
+/// at most 292 years count. `None` for other texts.
 pub(super) fn seconds(text: &str) -> Option<u64> {
     let (mut rest, mut units) = (text, &UNITS[..]);
     let (mut milliseconds, mut number, mut has_number) = (0_u64, 0_u64, false);
@@ -57,7 +58,8 @@ pub(super) fn seconds(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    // nginx's documentation, "Configuration file measurement units", and its `ngx_parse_time`, which refuses a text without a number.
+    // nginx's documentation, "Configuration file measurement units", and its `ngx_parse_time`, which refuses a text
+    // without a number.
     #[test]
     fn seconds_of_durations() {
         for (text, want) in [

@@ -13,7 +13,8 @@ use crate::variables::{VariableScope, has_path, variables};
 use crate::write::{block, quote};
 
 impl<'a> Translator<'a> {
-    /// Writes the upstreams of a `proxy_pass` with a variable whose values are their names. Returns `false` for another one.
+    /// Writes the upstreams of a `proxy_pass` with a variable whose values are their names. Returns `false` for another
+    /// one.
     pub(super) fn proxy_by_value(
         &mut self,
         out: &mut Vec<String>,
@@ -112,7 +113,8 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Writes the rewrite to the URI of a `proxy_pass`, which takes the place of the location's prefix, or, with variables, of the whole URI.
+    /// Writes the rewrite to the URI of a `proxy_pass`, which takes the place of the location's prefix, or, with
+    /// variables, of the whole URI.
     fn upstream_uri(
         &mut self,
         out: &mut Vec<String>,
@@ -154,7 +156,8 @@ impl<'a> Translator<'a> {
         out.push(format!("rewrite {matcher} {}{escape}", quote(&target)));
     }
 
-    /// Writes the URI of a `proxy_pass` in the place of the location's prefix, unless a rule with `break` has changed the path.
+    /// Writes the URI of a `proxy_pass` in the place of the location's prefix, unless a rule with `break` has changed
+    /// the path.
     fn uri_for_prefix(&mut self, out: &mut Vec<String>, location: &Location<'a>, uri: &str) {
         let prefix = location.prefix();
         let has_break = location.blocks[1..].iter().any(|block| has_break(block));
@@ -181,8 +184,8 @@ impl<'a> Translator<'a> {
         out.push(format!("uri {matcher}{operation}"));
     }
 
-    /// Writes the URI of a `proxy_pass` that begins with a variable: a path, a query, for which nginx sends the path `/`, or nothing, for which
-    /// it sends the request's own URI.
+    /// Writes the URI of a `proxy_pass` that begins with a variable: a path, a query, for which nginx sends the path
+    /// `/`, or nothing, for which it sends the request's own URI.
     fn uri_of_variables(&mut self, out: &mut Vec<String>, pass: &Directive, scope: &VariableScope, uri: &str) {
         let Some(text) = self.expand(out, pass, scope, uri) else { return };
         let [of, path, query] = ["uri", "path", "query"].map(|kind| self.fresh(kind));
@@ -255,8 +258,8 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// `proxy_redirect`: replaces the beginning of Location. A target that begins with a slash gets the request's origin, as nginx makes
-    /// it absolute.
+    /// `proxy_redirect`: replaces the beginning of Location. A target that begins with a slash gets the request's
+    /// origin, as nginx makes it absolute.
     fn write_redirects(
         &mut self,
         out: &mut Vec<String>,
@@ -463,7 +466,8 @@ fn is_usual_port(listen: &Directive) -> bool {
 /// The beginning of names of fields that only the server itself reads.
 const KEPT_PREFIX: &str = "Causeway-Auth-";
 
-/// The line that keeps from an upstream the fields that only the server itself reads, if it may have some. Another location may have led here.
+/// The line that keeps from an upstream the fields that only the server itself reads, if it may have some. Another
+/// location may have led here.
 pub(super) fn without_kept_fields(blocks: &[&Directive]) -> Option<String> {
     let mut sets: Vec<&Directive> = blocks.iter().flat_map(|block| own(block, "auth_request_set")).collect();
     sets.extend(blocks.get(1).into_iter().flat_map(|server| within(server, "auth_request_set")));
@@ -480,14 +484,16 @@ fn within<'a>(block: &'a Directive, name: &str) -> Vec<&'a Directive> {
     found
 }
 
-/// The request's field that keeps the value of a field of the upstream of `auth_request`: `forward_auth` copies each to one only.
+/// The request's field that keeps the value of a field of the upstream of `auth_request`: `forward_auth` copies each to
+/// one only.
 pub(super) fn kept_field(from: &str, blocks: &[&Directive]) -> String {
     let copies = inherited(blocks, "auth_request_set");
     let last = copies.iter().rev().filter_map(|set| copied(set, blocks)).find(|(other, _)| other == from);
     last.map_or_else(|| format!("{KEPT_PREFIX}{from}"), |(_, to)| to.to_owned())
 }
 
-/// Returns the names of the response's field and of the request's field, if a variable of `auth_request_set` only copies one to the other.
+/// Returns the names of the response's field and of the request's field, if a variable of `auth_request_set` only
+/// copies one to the other.
 pub(super) fn copied<'a>(set: &'a Directive, blocks: &[&'a Directive]) -> Option<(String, &'a str)> {
     let from = set.argument(1).strip_prefix("$upstream_http_")?.replace('_', "-");
     let fields = inherited(blocks, "proxy_set_header");

@@ -13,8 +13,8 @@ pub(super) struct NamedTargets<'a> {
 }
 
 impl<'a> Translator<'a> {
-    /// The addresses of an upstream, or the one address; `usual` is the port of an address without one. In an upstream that is 80,
-    /// also for https.
+    /// The addresses of an upstream, or the one address; `usual` is the port of an address without one. In an upstream
+    /// that is 80, also for https.
     pub(super) fn upstream_addresses(&self, host: &str, usual: u16) -> Vec<String> {
         match self.shared.upstreams.get(host) {
             None => vec![address(host, usual)],
@@ -66,7 +66,8 @@ impl<'a> Translator<'a> {
         Ok(format!("{address}:{usual}"))
     }
 
-    /// The targets of a `proxy_pass` that begins with a variable, after the scheme or before it, if some of them are names of upstreams.
+    /// The targets of a `proxy_pass` that begins with a variable, after the scheme or before it, if some of them are
+    /// names of upstreams.
     pub(super) fn named_targets(&self, pass: &Directive, location: &Location<'a>) -> Option<NamedTargets<'a>> {
         let text = with_constants(pass.argument(0), &location.blocks);
         let variable = (*variables(&text).first()?).to_owned();
@@ -111,8 +112,8 @@ pub(super) fn begins_with_slash(uri: &str, pattern: &Pattern) -> bool {
         || groups_with_slash(pattern).iter().any(|group| uri.starts_with(group))
 }
 
-/// Splits the text after `http://` into the address and the URI. It begins with a slash, with a query, with a variable that begins with a
-/// slash, or with any variable after a port or the name of an upstream.
+/// Splits the text after `http://` into the address and the URI. It begins with a slash, with a query, with a variable
+/// that begins with a slash, or with any variable after a port or the name of an upstream.
 pub(super) fn split_host<'t>(
     rest: &'t str,
     pattern: &Pattern,
@@ -129,8 +130,8 @@ pub(super) fn split_host<'t>(
     }
 }
 
-/// The value of a variable that the last of the blocks sets without a condition, or that has the same value wherever the server sets it, one
-/// time around the last block. `None` if the value has variables itself.
+/// The value of a variable that the last of the blocks sets without a condition, or that has the same value wherever
+/// the server sets it, one time around the last block. `None` if the value has variables itself.
 fn constant<'a>(name: &str, blocks: &[&'a Directive]) -> Option<&'a str> {
     if name == "args" {
         // A rule may change the query too.

@@ -11,8 +11,8 @@ use progress::Stamp;
 use super::{BodyError, BodySource, Frame, IncomingBody, bytes};
 use crate::wait::set_waker;
 
-/// Bytes that a mailbox holds before the driver stops reading from the peer. With several streams on the connection it reads on, and
-/// the stream's window bounds the mailbox.
+/// Bytes that a mailbox holds before the driver stops reading from the peer. With several streams on the connection it
+/// reads on, and the stream's window bounds the mailbox.
 const MAILBOX_BYTES_MAX: usize = 64 * 1024;
 /// Frames that a mailbox holds. The byte limit is not enough: a frame of one byte may pin a whole read block.
 const MAILBOX_FRAMES_MAX: usize = 16;
@@ -118,8 +118,8 @@ impl Mailbox {
     }
 
     /// Appends a frame for the reader. With one stream on a connection the driver checks
-    /// [`has_room_or_register`](Self::has_room_or_register) before it reads more, so it exceeds the limits by at most one read block. With several, the
-    /// stream's flow-control window is the limit.
+    /// [`has_room_or_register`](Self::has_room_or_register) before it reads more, so it exceeds the limits by at most
+    /// one read block. With several, the stream's flow-control window is the limit.
     pub fn push(&self, frame: Frame) {
         let mut mail = self.0.borrow_mut();
         if let Frame::Chunk(chunk) = &frame {
@@ -129,8 +129,8 @@ impl Mailbox {
         wake(mail);
     }
 
-    /// Appends a copy of a small piece of content, joined with small pieces before it. However short the pieces are, a queue of n bytes has
-    /// O(log n) small frames, besides those of 8 KiB and more; each byte is copied O(log n) times.
+    /// Appends a copy of a small piece of content, joined with small pieces before it. However short the pieces are, a
+    /// queue of n bytes has O(log n) small frames, besides those of 8 KiB and more; each byte is copied O(log n) times.
     pub fn push_small(&self, bytes: &[u8]) {
         let mut mail = self.0.borrow_mut();
         mail.bytes += bytes.len();
@@ -156,8 +156,8 @@ impl Mailbox {
         wake(mail);
     }
 
-    /// Opens a complete body again: a request over HTTP/1.1 has become a tunnel, and bytes of another protocol follow. A limit on the content does not
-    /// apply to them.
+    /// Opens a complete body again: a request over HTTP/1.1 has become a tunnel, and bytes of another protocol follow.
+    /// A limit on the content does not apply to them.
     pub fn reopen(&self) {
         let mut mail = self.0.borrow_mut();
         mail.left = None;

@@ -99,7 +99,8 @@ impl BodyReader {
         }
     }
 
-    /// Returns whether the body is known to have no further frame. Not exact for a file, whose end it need not poll for.
+    /// Returns whether the body is known to have no further frame. Not exact for a file, whose end it need not poll
+    /// for.
     pub fn is_over(&self) -> bool {
         self.rest.is_empty()
             && match &self.source {

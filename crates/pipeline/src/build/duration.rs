@@ -105,7 +105,8 @@ pub fn nanoseconds(text: &str) -> Option<i64> {
         if whole.len() + fraction.len() == 0 || fraction.contains('.') || whole.len() > 19 {
             return None;
         }
-        // Eighteen decimals resolve less than a nanosecond of any unit; more cannot change the result, but would overflow.
+        // Eighteen decimals resolve less than a nanosecond of any unit; more cannot change the result, but would
+        // overflow.
         let fraction = &fraction[..fraction.len().min(18)];
         let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
         let part: i128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };

@@ -78,8 +78,8 @@ fn write_value(f: &mut fmt::Formatter<'_>, found: &str, expected: &str) -> fmt::
 
 impl std::error::Error for BuildError {}
 
-/// Replaces the content of a JSON object or list, and the part of a URL before its host. They may be secrets, and an error goes to logs and
-/// to clients of the admin API.
+/// Replaces the content of a JSON object or list, and the part of a URL before its host. They may be secrets, and an
+/// error goes to logs and to clients of the admin API.
 fn without_secrets(text: &str) -> Cow<'_, str> {
     match serde_json::from_str(text) {
         Ok(Value::Object(members)) if members.values().any(|value| !value.is_null()) => return "{…}".into(),

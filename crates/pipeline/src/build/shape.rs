@@ -1,12 +1,13 @@
 //! Deserialises JSON to the types of a configuration, as serde does, with three exceptions.
 //!
-//! - A value of another type, or a number out of its range, is an error in JSON's words, not in Rust's: `found a list, expected an object`.
+//! - A value of another type, or a number out of its range, is an error in JSON's words, not in Rust's: `found a list,
+//!   expected an object`.
 //! - A list is never accepted for a struct. Serde would fill the fields in order, so `[]` would be a configuration
 //!   that serves no requests.
 //! - `null` is an absent value, as in Go, whose programs write it for every unset pointer, slice and map. A struct's
-//!   member gets its default, and a name that is none of its members remains an error; anywhere else, `null` is the empty value of the requested type. `Option` maps it to
-//!   `None`, and [`Value`] to `Value::Null`, for configurations in which it has a meaning, such as the `header`
-//!   matcher.
+//!   member gets its default, and a name that is none of its members remains an error; anywhere else, `null` is the
+//!   empty value of the requested type. `Option` maps it to `None`, and [`Value`] to `Value::Null`, for configurations
+//!   in which it has a meaning, such as the `header` matcher.
 
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{Deserializer, IntoDeserializer, Visitor};
@@ -76,7 +77,8 @@ pub fn mistyped<E: serde::de::Error>(found: &Value, expected: &str) -> E {
     E::custom(format_args!("found {kind}{value}, expected {expected}"))
 }
 
-/// Implements methods for types: the values that they accept, their name in errors, and the empty value, which `null` is.
+/// Implements methods for types: the values that they accept, their name in errors, and the empty value, which `null`
+/// is.
 macro_rules! types {
     ($($method:ident: $is:expr, $expected:literal, $empty:expr;)*) => {$(
         fn $method<V: Visitor<'v>>(self, visitor: V) -> Result<V::Value, Error> {

@@ -1,5 +1,5 @@
-//! The certificates that a configuration trusts: pools of authorities (Caddy's modules `tls.ca_pool.source.NAME`), and lists of single
-//! certificates. All are read while the plan is built.
+//! The certificates that a configuration trusts: pools of authorities (Caddy's modules `tls.ca_pool.source.NAME`), and
+//! lists of single certificates. All are read while the plan is built.
 //!
 //! A pool's certificates are in the configuration, in files, or in a [`TrustSource`], which only the server can read.
 
@@ -141,7 +141,8 @@ struct CombinedConfig {
 /// Reads a pool: an object with the member `provider`.
 ///
 /// # Errors
-/// Returns the first source that is malformed or cannot be read. A pool without a certificate is an error, too: it would reject every peer.
+/// Returns the first source that is malformed or cannot be read. A pool without a certificate is an error, too: it
+/// would reject every peer.
 pub fn trust_pool(written: &Value, build: &mut Build<'_>) -> Result<CertificateList, BuildError> {
     let pool = match written.get("provider").and_then(Value::as_str) {
         Some("inline") => {
@@ -290,8 +291,8 @@ pub fn refuse_pem(error: &causeway_pem::Error, origin: &str, build: &Build<'_>) 
     build.refuse(format!("{}: {}", error.location(origin), error.found), error.expected)
 }
 
-/// Returns the certificates that `read` finds for each element of the list `key`. The elements' placeholders that are known at load are
-/// replaced.
+/// Returns the certificates that `read` finds for each element of the list `key`. The elements' placeholders that are
+/// known at load are replaced.
 ///
 /// # Errors
 /// The errors of `read`.

@@ -75,28 +75,29 @@ impl Context {
         (!std::mem::replace(&mut self.0.body.is_taken, true)).then(|| self.0.body.mailbox.reader())
     }
 
-    /// Returns whether a handler can take the content of a request that other bytes may follow: no handler has taken it, and all that the peer
-    /// sends is part of it. A handler may have replaced the peer's content without reading it.
+    /// Returns whether a handler can take the content of a request that other bytes may follow: no handler has taken
+    /// it, and all that the peer sends is part of it. A handler may have replaced the peer's content without reading
+    /// it.
     pub fn has_content_before_tunnel(&self) -> bool {
         let body = &self.0.body;
         if body.replaced.is_some() { body.mailbox.is_over() } else { !body.is_taken }
     }
 
-    /// Returns a reader of the bytes of another protocol that follow the request, if the response opens a tunnel. The request's content must
-    /// have been read before ([`has_content_before_tunnel`](Self::has_content_before_tunnel)).
+    /// Returns a reader of the bytes of another protocol that follow the request, if the response opens a tunnel. The
+    /// request's content must have been read before ([`has_content_before_tunnel`](Self::has_content_before_tunnel)).
     pub fn tunnel_reader(&self) -> IncomingBody {
         self.0.body.mailbox.reader()
     }
 
-    /// Returns whether the bytes after the head are those of a tunnel, if a handler opens one: the request has no content (RFC 9110 §7.8,
-    /// §9.3.6).
+    /// Returns whether the bytes after the head are those of a tunnel, if a handler opens one: the request has no
+    /// content (RFC 9110 §7.8, §9.3.6).
     pub(crate) fn is_before_tunnel(&self) -> bool {
         let head = self.original();
         head.method() == Method::Connect || self.arrival().upgrade && !head.fields().declares_content()
     }
 
-    /// Returns the length in bytes of the body that [`take_body`](Self::take_body) would return, if it is known now; 0 if
-    /// it was taken before.
+    /// Returns the length in bytes of the body that [`take_body`](Self::take_body) would return, if it is known now; 0
+    /// if it was taken before.
     pub fn body_len(&self) -> Option<u64> {
         let body = &self.0.body;
         match &body.replaced {
@@ -107,8 +108,8 @@ impl Context {
         }
     }
 
-    /// Returns the length in bytes that the request declares for its body: that of a body in place of the peer's, or else its
-    /// Content-Length.
+    /// Returns the length in bytes that the request declares for its body: that of a body in place of the peer's, or
+    /// else its Content-Length.
     pub fn declared_body_len(&self) -> Option<u64> {
         match self.0.body.replaced {
             Some(_) => self.body_len(),
@@ -157,7 +158,8 @@ impl Context {
         });
     }
 
-    /// Drops a body that a handler has put back: the response begins, so no other handler takes it, and the engine may discard its rest.
+    /// Drops a body that a handler has put back: the response begins, so no other handler takes it, and the engine may
+    /// discard its rest.
     pub fn drop_replaced_body(&mut self) {
         self.0.body.replaced = None;
     }
@@ -186,8 +188,9 @@ impl Context {
         }
     }
 
-    /// Returns the text of `{http.request.body}`, if a route or handler with the placeholder caused the body to be read: the
-    /// whole body, or the text of an error if the body is longer than [`limit_body`](Self::limit_body) allows.
+    /// Returns the text of `{http.request.body}`, if a route or handler with the placeholder caused the body to be
+    /// read: the whole body, or the text of an error if the body is longer than [`limit_body`](Self::limit_body)
+    /// allows.
     pub fn body_text(&self) -> Option<&[u8]> {
         self.0.body.text.as_ref().map(Chunk::as_slice)
     }

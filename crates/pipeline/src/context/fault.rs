@@ -88,8 +88,8 @@ impl Context {
         (state.handled, state.id) = (None, None);
     }
 
-    /// Sets a fault that no handler dealt with: the server's first one, or that of its error routes. Returns the status for a response
-    /// without error routes: that of the first one, as in Caddy.
+    /// Sets a fault that no handler dealt with: the server's first one, or that of its error routes. Returns the status
+    /// for a response without error routes: that of the first one, as in Caddy.
     pub(crate) fn set_unhandled_fault(&mut self, fault: Fault) -> StatusCode {
         self.0.worker.refresh();
         let (id, at) = (FaultId(self.0.worker.random()), self.0.worker.now());
@@ -113,8 +113,8 @@ impl Context {
         self.flow().is_unhandled() && !self.has_failed()
     }
 
-    /// Returns how the server dealt with the exchange's fault, for a record after its end; `None` without a fault, or if a handler dealt
-    /// with it.
+    /// Returns how the server dealt with the exchange's fault, for a record after its end; `None` without a fault, or
+    /// if a handler dealt with it.
     pub fn failure(&self) -> Option<Failure<'_>> {
         let [first, second] = &self.0.fault.unhandled;
         let first = first.as_ref()?;

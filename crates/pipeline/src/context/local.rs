@@ -5,7 +5,8 @@ use std::marker::PhantomData;
 
 use super::Context;
 
-/// The id of an exchange-local value of type `T`, allotted at build ([`Build::allocate_local`](crate::Build::allocate_local)).
+/// The id of an exchange-local value of type `T`, allotted at build
+/// ([`Build::allocate_local`](crate::Build::allocate_local)).
 pub struct LocalId<T> {
     index: u32,
     kind: PhantomData<fn() -> T>,

@@ -144,8 +144,8 @@ impl Context {
         &self.0.request.original
     }
 
-    /// Returns whether the request arrived as an extended CONNECT for a WebSocket (RFC 8441). Its head is that of the GET
-    /// with `Upgrade` that it stands for; its response must not be 2xx unless it opens the tunnel.
+    /// Returns whether the request arrived as an extended CONNECT for a WebSocket (RFC 8441). Its head is that of the
+    /// GET with `Upgrade` that it stands for; its response must not be 2xx unless it opens the tunnel.
     pub fn is_extended_connect(&self) -> bool {
         self.0.request.is_extended_connect
     }
@@ -171,8 +171,8 @@ impl Context {
         Ok(())
     }
 
-    /// Calls `work` with another request head in place of the present one: a proxy decides by the request that it sends.
-    /// Both heads are exchanged back afterwards.
+    /// Calls `work` with another request head in place of the present one: a proxy decides by the request that it
+    /// sends. Both heads are exchanged back afterwards.
     pub fn with_head<T>(&mut self, head: &mut Head, work: impl FnOnce(&mut Self) -> T) -> T {
         self.swap_head(head);
         let result = work(self);
@@ -199,7 +199,8 @@ impl Context {
             let has_moved_authority =
                 target.form() == TargetForm::Absolute && edited.target().form() == TargetForm::Origin;
             if has_moved_authority {
-                // A handler has moved the authority to Host and may have changed it there; the target's would hide that.
+                // A handler has moved the authority to Host and may have changed it there; the target's would hide
+                // that.
                 text.extend_from_slice(target.path().as_bytes());
                 if let Some(query) = target.query() {
                     text.push(b'?');

@@ -47,7 +47,8 @@ impl Context {
         &mut self.0.response.head
     }
 
-    /// Returns the response's trailers at the end of its exchange, also those that the client's connection could not carry.
+    /// Returns the response's trailers at the end of its exchange, also those that the client's connection could not
+    /// carry.
     pub fn response_trailers(&self) -> Option<&FieldMap> {
         self.0.response.trailers.as_deref()
     }
@@ -84,10 +85,10 @@ impl Context {
         self.0.response.held.take()
     }
 
-    /// For [`Handler::leave`](crate::Handler::leave): sets the response aside and runs the routes of `list`.
-    /// The handler's `leave` runs again with their response, and [`take_replaced`](Self::take_replaced) then returns the
-    /// one that was set aside. If no route responds, the new response is empty and has the old status. If they fail, the
-    /// handler's [`failed`](crate::Handler::failed) runs, which must take the old response too.
+    /// For [`Handler::leave`](crate::Handler::leave): sets the response aside and runs the routes of `list`. The
+    /// handler's `leave` runs again with their response, and [`take_replaced`](Self::take_replaced) then returns the
+    /// one that was set aside. If no route responds, the new response is empty and has the old status. If they fail,
+    /// the handler's [`failed`](crate::Handler::failed) runs, which must take the old response too.
     pub fn replace_response(&mut self, response: Response, list: RoutesId) -> Step {
         self.0.flow.replace(response);
         Step::Run(list)

@@ -23,7 +23,8 @@ pub struct TlsFacts {
     pub resumed: bool,
     /// The client's certificate, if it sent one.
     pub client_certificate: Option<ClientCertificate>,
-    /// The certificates that the client sent after its own, in DER. They are not necessarily part of the verified chain.
+    /// The certificates that the client sent after its own, in DER. They are not necessarily part of the verified
+    /// chain.
     pub client_intermediates: Vec<Box<[u8]>>,
 }
 

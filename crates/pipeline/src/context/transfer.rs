@@ -19,8 +19,8 @@ impl TransferState {
 }
 
 impl Context {
-    /// Sets the limits on the transfer of the request's body and of the response, in place of those of the listener or of an earlier
-    /// handler. `None` keeps a limit.
+    /// Sets the limits on the transfer of the request's body and of the response, in place of those of the listener or
+    /// of an earlier handler. `None` keeps a limit.
     pub fn limit_transfers(&mut self, body: Option<TransferLimit>, write: Option<TransferLimit>) {
         let TransferState { body: old_body, write: old_write } = &mut self.0.transfers;
         *old_body = body.or(*old_body);

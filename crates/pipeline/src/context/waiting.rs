@@ -106,8 +106,8 @@ impl Context {
         // Taken out, because the continuation borrows the context, and may start the next wait.
         let mut wait = self.0.waiting.waits.take();
         let mut polled = wait.poll(self, poll_cx);
-        // A failure after the deadline is reported as the deadline: a call carries the deadline to its upstream, which may
-        // fail first.
+        // A failure after the deadline is reported as the deadline: a call carries the deadline to its upstream, which
+        // may fail first.
         if matches!(polled, Poll::Pending | Poll::Ready(Step::Fail(_))) && self.deadline_passed(poll_cx) {
             polled = Poll::Ready(Step::Fail(Fault::deadline()));
         }

@@ -18,7 +18,8 @@ pub struct TlsSpec {
 pub struct TlsMatchers {
     /// Server names that match, in lower case; a leading `*.` matches one label. Empty matches any name, and no name.
     pub server_names: Vec<String>,
-    /// A condition on the server name in lower case, which is empty if there is none; `None` matches any name, and no name.
+    /// A condition on the server name in lower case, which is empty if there is none; `None` matches any name, and no
+    /// name.
     pub server_name_matcher: Option<Arc<dyn ServerNameMatcher>>,
     /// Networks of the peers that match; empty matches any.
     pub remote_ranges: Vec<IpNet>,
@@ -30,7 +31,8 @@ pub struct TlsMatchers {
     pub not: Vec<TlsMatchers>,
 }
 
-/// A condition on the server name of a ClientHello, which a module of [`Registry`](crate::Registry) has compiled. All workers share it.
+/// A condition on the server name of a ClientHello, which a module of [`Registry`](crate::Registry) has compiled. All
+/// workers share it.
 pub trait ServerNameMatcher: fmt::Debug + Send + Sync {
     /// Returns whether a server name matches.
     fn matches(&self, server_name: &str) -> bool;

@@ -1,7 +1,7 @@
 //! A worker's counters of requests, by the labels of the routes that they take.
 //!
-//! As in Caddy 2.11, a request is counted once for each route of its server's own list that it takes (and for each named
-//! route that it invokes), under the module of the route's first handler; routes within routes are not counted.
+//! As in Caddy 2.11, a request is counted once for each route of its server's own list that it takes (and for each
+//! named route that it invokes), under the module of the route's first handler; routes within routes are not counted.
 
 use std::cell::{Cell as PlainCell, RefCell};
 use std::rc::Rc;

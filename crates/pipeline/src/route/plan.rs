@@ -1,4 +1,5 @@
-//! A compiled configuration: tables of route lists, routes and handlers, with ids in place of names; and its states on one worker.
+//! A compiled configuration: tables of route lists, routes and handlers, with ids in place of names; and its states on
+//! one worker.
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
@@ -103,8 +104,8 @@ pub struct Plan {
     pub(crate) entries: Vec<HandlerEntry>,
     pub(crate) groups_len: u32,
     pub(crate) states: Vec<StateMaker>,
-    /// The kept states ([`Build::allocate_kept_state`](crate::Build::allocate_kept_state)) by type and key, as indices into `states`.
-    /// The next plan can take them over.
+    /// The kept states ([`Build::allocate_kept_state`](crate::Build::allocate_kept_state)) by type and key, as indices
+    /// into `states`. The next plan can take them over.
     pub(crate) kept_states: BTreeMap<(TypeId, String), usize>,
     pub(crate) computed: Vec<Computed>,
     pub(crate) families: Vec<Vec<(Box<str>, VarId)>>,

@@ -28,8 +28,8 @@ impl Traced {
     }
 }
 
-/// Removes the matchers and handlers of nested routes, which have lines of their own, and the accounts of `basic_auth`. Credentials in fields
-/// are redacted as in access records.
+/// Removes the matchers and handlers of nested routes, which have lines of their own, and the accounts of `basic_auth`.
+/// Credentials in fields are redacted as in access records.
 fn shorten(value: &mut Value) {
     match value {
         Value::Object(members) => {

@@ -34,7 +34,8 @@ impl FetchedRanges {
     }
 }
 
-/// The lists of a server's plans, by their URLs. A plan keeps its lists in it, so that they outlive a reload that keeps the URLs.
+/// The lists of a server's plans, by their URLs. A plan keeps its lists in it, so that they outlive a reload that keeps
+/// the URLs.
 #[derive(Default)]
 pub(crate) struct FetchedTable(Mutex<Vec<Weak<FetchedRanges>>>);
 

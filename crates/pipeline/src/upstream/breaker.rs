@@ -26,8 +26,8 @@ use super::status::millis;
 const SLOTS: u32 = 10;
 /// Basis points in the whole, for [`BreakerSettings::error_basis_points`] and [`LatencyLimit::slow_basis_points`].
 pub const BASIS_POINTS: u32 = 10_000;
-/// Bounds in milliseconds on the time for which a probe without a result excludes other probes. Within them it is the trip time, so a
-/// long upload as the probe delays recovery no longer than a failure would.
+/// Bounds in milliseconds on the time for which a probe without a result excludes other probes. Within them it is the
+/// trip time, so a long upload as the probe delays recovery no longer than a failure would.
 const PROBE_MS: (u64, u64) = (1000, 30_000);
 
 /// When a breaker opens and for how long.
@@ -152,7 +152,8 @@ enum StoredPhase {
 /// The state, which is packed into one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct BreakerState {
-    /// Counts how often the breaker has opened or closed. The result of a request admitted in an earlier epoch has no effect.
+    /// Counts how often the breaker has opened or closed. The result of a request admitted in an earlier epoch has no
+    /// effect.
     epoch: u32,
     phase: StoredPhase,
     /// In milliseconds: when an open breaker becomes half-open, or when another request may probe.

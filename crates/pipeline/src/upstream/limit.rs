@@ -1,8 +1,8 @@
 //! The limit of connections to an address, which the pools of all workers share.
 //!
-//! A pool takes a slot for each connection. When no slot is free, a pool whose calls wait claims the next one. Each pool that has slots
-//! then gives up an idle connection, and a busy one after its call unless calls of its own have waited about as long, so that no worker
-//! keeps all connections for itself.
+//! A pool takes a slot for each connection. When no slot is free, a pool whose calls wait claims the next one. Each
+//! pool that has slots then gives up an idle connection, and a busy one after its call unless calls of its own have
+//! waited about as long, so that no worker keeps all connections for itself.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -107,7 +107,8 @@ impl ConnectionLimit {
         LimitMembership { limit: Arc::clone(self), id }
     }
 
-    /// Gives a slot back that `holder` had, or was granted and did not take: to the pool whose call has waited longest, if any waits.
+    /// Gives a slot back that `holder` had, or was granted and did not take: to the pool whose call has waited longest,
+    /// if any waits.
     fn release(&self, holder: Option<PoolId>) {
         let mut state = lock(&self.state);
         if let Some(pool) = state.pools.iter_mut().find(|pool| Some(pool.id) == holder) {
@@ -145,8 +146,9 @@ impl LimitMembership {
         Some(self.slot())
     }
 
-    /// Returns a slot that was granted or is free. Otherwise claims the next one for a call that waits since `since`; `None` withdraws
-    /// the claim. `waker` is woken when a slot is granted, and, if this pool has slots, when another pool begins to claim one.
+    /// Returns a slot that was granted or is free. Otherwise claims the next one for a call that waits since `since`;
+    /// `None` withdraws the claim. `waker` is woken when a slot is granted, and, if this pool has slots, when another
+    /// pool begins to claim one.
     pub fn claim(&self, since: Option<Instant>, waker: &Waker) -> Option<ConnectionSlot> {
         let mut state = lock(&self.limit.state);
         let is_free = since.is_some() && state.free > 0;

@@ -75,8 +75,8 @@ struct FailureEntry {
 }
 
 /// The recent lines. There is one for the process, as there is one log; only failing requests use it. A
-/// [`LogLimit`](crate::LogLimit) does not fit: the lines are limited for each upstream, whose name may come from a request,
-/// and a thread logs the count of the last suppressed ones.
+/// [`LogLimit`](crate::LogLimit) does not fit: the lines are limited for each upstream, whose name may come from a
+/// request, and a thread logs the count of the last suppressed ones.
 struct FailureLog(Vec<FailureEntry>);
 
 static FAILURE_LOG: Mutex<FailureLog> = Mutex::new(FailureLog(Vec::new()));

@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 
 use super::breaker::{BreakerPhase, BreakerSettings, CircuitBreaker};
 
-/// Failures of one upstream that are remembered. More of them make no upstream less healthy: `max_fails` is bounded by it.
+/// Failures of one upstream that are remembered. More of them make no upstream less healthy: `max_fails` is bounded by
+/// it.
 pub const FAILURES_MAX: usize = 4096;
 
-/// The upstreams of a server, by their configured address. A handle of a plan keeps an upstream in it, so that its state outlives a reload
-/// that keeps the upstream.
+/// The upstreams of a server, by their configured address. A handle of a plan keeps an upstream in it, so that its
+/// state outlives a reload that keeps the upstream.
 #[derive(Default)]
 pub(crate) struct UpstreamTable(Mutex<Vec<Weak<UpstreamStatus>>>);
 
@@ -40,8 +41,8 @@ impl UpstreamTable {
 pub struct UpstreamStatus {
     dial: Box<str>,
     failures: Mutex<FailureTimes>,
-    /// The length of `failures`, and when its first entry expires, in milliseconds since [`BASE`]: a worker that selects an upstream reads
-    /// these two and takes the lock only when an entry has expired.
+    /// The length of `failures`, and when its first entry expires, in milliseconds since [`BASE`]: a worker that
+    /// selects an upstream reads these two and takes the lock only when an entry has expired.
     failures_len: AtomicU32,
     failures_until: AtomicU64,
     /// The failures at which a configuration takes the upstream for down; 0 if it counts none.
@@ -254,8 +255,9 @@ impl CheckStatus {
         self.is_up.swap(is_up, Ordering::Relaxed) != is_up
     }
 
-    /// Makes the caller the only one that checks: returns its number, which [`is_owner`](Self::is_owner) compares with the present
-    /// owner's. A new plan's checks replace those of the old plan, which connections may keep alive for long.
+    /// Makes the caller the only one that checks: returns its number, which [`is_owner`](Self::is_owner) compares with
+    /// the present owner's. A new plan's checks replace those of the old plan, which connections may keep alive for
+    /// long.
     pub fn own(&self) -> u64 {
         self.owner.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -277,7 +279,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    // Caddy, `fail_duration`: a failure counts for this long. Failures of handlers with different durations are forgotten each in its time.
+    // Caddy, `fail_duration`: a failure counts for this long. Failures of handlers with different durations are
+    // forgotten each in its time.
     #[test]
     fn failures_are_forgotten() {
         let table = UpstreamTable::default();
@@ -336,7 +339,8 @@ mod tests {
         assert!(status.is_healthy(now + SECOND), "no handler uses the check");
     }
 
-    // The time of recovery: a new upstream's is its first one, and failures move it to when too few are left to be down.
+    // The time of recovery: a new upstream's is its first one, and failures move it to when too few are left to be
+    // down.
     #[test]
     fn the_time_of_recovery() {
         let status = UpstreamTable::default().get("a:1");

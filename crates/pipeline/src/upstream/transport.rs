@@ -23,8 +23,8 @@ pub struct UpstreamTransport {
     pub resolver: Option<Arc<Resolver>>,
     /// The PROXY protocol's header at the start of each connection; `None` sends none.
     pub proxy_header: Option<ProxyHeader>,
-    /// The local address of connections over TCP; port 0 is any. `None` leaves the choice to the kernel. Addresses of the
-    /// other family are not tried.
+    /// The local address of connections over TCP; port 0 is any. `None` leaves the choice to the kernel. Addresses of
+    /// the other family are not tried.
     pub local_address: Option<SocketAddr>,
     /// The families of addresses to connect to, unless there is a network proxy.
     pub families: Families,
@@ -102,8 +102,8 @@ pub struct NetworkProxy {
 /// The protocols of network proxies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NetworkProxyProtocol {
-    /// HTTP/1.1: a request in absolute form (RFC 9112 §3.2.2) for an upstream in cleartext over HTTP/1.1, else a tunnel by
-    /// CONNECT (RFC 9110 §9.3.6).
+    /// HTTP/1.1: a request in absolute form (RFC 9112 §3.2.2) for an upstream in cleartext over HTTP/1.1, else a tunnel
+    /// by CONNECT (RFC 9110 §9.3.6).
     Http,
     /// SOCKS5 (RFC 1928); the proxy resolves the upstream's name.
     Socks5,
@@ -171,7 +171,8 @@ pub struct TlsClient {
     pub roots: Roots,
     /// Ports of upstreams to which connections are in cleartext all the same.
     pub except_ports: Vec<String>,
-    /// Key exchange groups by Caddy's names (x25519mlkem768, x25519, secp256r1, …), in order of preference; empty is all.
+    /// Key exchange groups by Caddy's names (x25519mlkem768, x25519, secp256r1, …), in order of preference; empty is
+    /// all.
     pub groups: Vec<String>,
     /// Whether verification is disabled, so that any certificate is accepted.
     pub insecure: bool,

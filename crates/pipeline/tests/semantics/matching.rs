@@ -51,8 +51,8 @@ fn a_waiting_matcher_is_called_again() {
     assert_eq!((answer.text(), &*traced(&answer)), ("error 502", "in a, failed a, recalled, in r"));
 }
 
-// `Context::recall`: a decision is one of the current route, which a failed matcher ends: the next route that has the matcher
-// waits again.
+// `Context::recall`: a decision is one of the current route, which a failed matcher ends: the next route that has the
+// matcher waits again.
 #[test]
 fn a_failed_route_keeps_no_decision() {
     let sets = json!([{ "sleep": [false, null] }, { "fault": 502 }]);

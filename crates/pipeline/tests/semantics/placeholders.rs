@@ -106,7 +106,8 @@ fn of_the_request() {
     );
     let v6 = Request::get("/").peer("[2001:db8:1:2::3]:9".parse().unwrap());
     check(&v6, &[("{http.request.remote}|{http.request.remote.host/24,32}", "[2001:db8:1:2::3]:9|2001:db8::/32")]);
-    // As in Caddy, whose addresses are Go's: a peer of a Unix socket is `@`, and the local address is the path; neither has a port.
+    // As in Caddy, whose addresses are Go's: a peer of a Unix socket is `@`, and the local address is the path; neither
+    // has a port.
     check(
         &Request::get("/").over_unix("/run/x.sock"),
         &[

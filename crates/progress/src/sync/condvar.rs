@@ -97,8 +97,8 @@ impl Condvar {
         let wait = |inner| apart(self.inner.wait_timeout(inner, timeout));
         let (guard, timed_out) = if hooks::is_active() {
             let mut timer = Stamp::default();
-            // A pause here holds the caller's lock, as one before a release does. A thread that it delays takes over the
-            // delay with the lock, and does not pause for it again.
+            // A pause here holds the caller's lock, as one before a release does. A thread that it delays takes over
+            // the delay with the lock, and does not pause for it again.
             hooks::sleep_began(&mut timer);
             self.wait_profiled(guard, Location::caller(), Some(timer), wait)
         } else {

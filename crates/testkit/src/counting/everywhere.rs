@@ -65,8 +65,8 @@ pub fn exempt_this_thread() {
 }
 
 /// Returns the number of allocations and reallocations on all threads that are not exempt during `work`. Always 0 when
-/// [`CountingAllocator`](super::CountingAllocator) is not the allocator, so a test first asserts that an allocation is counted. The count
-/// is global: only one test may use it at a time.
+/// [`CountingAllocator`](super::CountingAllocator) is not the allocator, so a test first asserts that an allocation is
+/// counted. The count is global: only one test may use it at a time.
 pub fn allocations_during(work: impl FnOnce()) -> u64 {
     COUNT.store(0, Ordering::Relaxed);
     SITES.lock().unwrap().clear();

@@ -67,8 +67,8 @@ pub(super) enum FirstPoll {
     Nothing,
 }
 
-/// Polls a body of this many bytes, to find out whether all of it is available. Registers no waker: the engine polls again for the
-/// rest.
+/// Polls a body of this many bytes, to find out whether all of it is available. Registers no waker: the engine polls
+/// again for the rest.
 pub(super) fn poll_once<B>(place: &mut PinnedBody<B>, len: u64) -> FirstPoll
 where
     B: Body<Error: Into<BoxError>>,

@@ -145,7 +145,8 @@ impl WorkerBodies {
                 if let Some(stored) = self.bodies.borrow_mut().get_mut(key) {
                     stored.transfer.get_or_insert_with(|| Arc::clone(&transfer));
                 }
-                // A handler may have replaced the body by a stream of its own. A panic of one stream must not end the reads of others.
+                // A handler may have replaced the body by a stream of its own. A panic of one stream must not end the
+                // reads of others.
                 let read = AssertUnwindSafe(|| transfer.fill(|poll_cx| self.poll(key, poll_cx)));
                 if catch_unwind(read).is_err() {
                     transfer.fail(EdgeBodyError::Body(BodyError::Source));

@@ -37,7 +37,8 @@ fn errors_of_invalid_settings() {
     assert_eq!(source.expect("the system's error").kind(), std::io::ErrorKind::AddrInUse);
 }
 
-// RFC 6761 §6.3: `localhost` is 127.0.0.1 and ::1, but a machine may be without IPv6. 192.0.2.1 (RFC 5737) stands for such an address.
+// RFC 6761 §6.3: `localhost` is 127.0.0.1 and ::1, but a machine may be without IPv6. 192.0.2.1 (RFC 5737) stands for
+// such an address.
 #[test]
 fn addresses_that_the_machine_has_not() {
     let [local, other] = ["127.0.0.1", "192.0.2.1"].map(|ip| ListenAddress { host: ip.parse().ok(), port: 0, zone: 0 });

@@ -10,8 +10,8 @@ fn export(variables: &[(&str, &str)]) -> ExportSettings {
     read(variables).expect("settings").export.expect("an exporter")
 }
 
-// OTLP exporter, "Endpoint URLs for OTLP/HTTP": the general endpoint is a directory, the endpoint for traces is used as it is
-// and has precedence. Caddy's default protocol is gRPC.
+// OTLP exporter, "Endpoint URLs for OTLP/HTTP": the general endpoint is a directory, the endpoint for traces is used as
+// it is and has precedence. Caddy's default protocol is gRPC.
 #[test]
 fn endpoints() {
     let (general, special) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT");
@@ -116,8 +116,8 @@ fn mistakes() {
     }
 }
 
-// "Sampling": the ratio's decision is a function of the trace id, a higher ratio samples all that a lower one samples, and
-// only the `parentbased_` samplers follow the sender. The function is that of OpenTelemetry's Go library.
+// "Sampling": the ratio's decision is a function of the trace id, a higher ratio samples all that a lower one samples,
+// and only the `parentbased_` samplers follow the sender. The function is that of OpenTelemetry's Go library.
 #[test]
 fn samplers() {
     let sampler =
@@ -149,8 +149,8 @@ fn samplers() {
     assert!((800..1200).contains(&count), "{count} of 10000");
 }
 
-// Caddy, `metrics { otlp }` (autoexport): OTLP by HTTP is the default; variables of metrics have precedence over those of all signals,
-// and those of traces have no effect.
+// Caddy, `metrics { otlp }` (autoexport): OTLP by HTTP is the default; variables of metrics have precedence over those
+// of all signals, and those of traces have no effect.
 #[test]
 fn metrics() {
     let read = |variables: &[(&str, &str)]| {

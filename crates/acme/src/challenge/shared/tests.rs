@@ -76,7 +76,8 @@ async fn answer(host: &str, token: &str) -> Option<String> {
     shared_http_answer(host, token)?.await
 }
 
-// certmagic's `distributedSolver`, with acmez's JSON: the key has the host, or the server name that a ClientHello carries (RFC 8738 §6).
+// certmagic's `distributedSolver`, with acmez's JSON: the key has the host, or the server name that a ClientHello
+// carries (RFC 8738 §6).
 #[tokio::test]
 async fn stored_as_certmagic_does() {
     let storage: SharedStorage = CountedStorage::new("stored", Duration::ZERO);
@@ -158,8 +159,8 @@ async fn challenges_are_removed_from_storage() {
     assert!(shared_http_answer("a.remains.example", "token").is_none());
 }
 
-// Requests without end, for one name and for ever new ones, cause a bounded number of reads at a bounded rate, and a challenge that is opened
-// meanwhile is answered nevertheless.
+// Requests without end, for one name and for ever new ones, cause a bounded number of reads at a bounded rate, and a
+// challenge that is opened meanwhile is answered nevertheless.
 #[tokio::test]
 async fn requests_without_end() {
     let counted = CountedStorage::new("endless", Duration::ZERO);

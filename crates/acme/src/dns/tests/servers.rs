@@ -161,7 +161,8 @@ async fn visible_records() {
     propagation::wait(&resolvers, &circle, "value", Duration::from_millis(10)).await.unwrap_err();
 }
 
-// RFC 1912 §2.8: of the servers of a zone one may be lame, which refuses. The authority queries another one then, and so do we.
+// RFC 1912 §2.8: of the servers of a zone one may be lame, which refuses. The authority queries another one then, and
+// so do we.
 #[tokio::test]
 async fn a_lame_server_hides_no_record() {
     let lame =

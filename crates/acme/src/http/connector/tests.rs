@@ -6,7 +6,8 @@ use tokio::net::{TcpListener, TcpStream, UnixListener};
 use crate::http::double::{Double, read};
 use crate::http::{HttpClient, HttpRequest, ProxyChoice};
 
-/// Starts a proxy for one connection, which passes on the head of a CONNECT request, or the bytes of SOCKS, to `greet` and then connects to `to`.
+/// Starts a proxy for one connection, which passes on the head of a CONNECT request, or the bytes of SOCKS, to `greet`
+/// and then connects to `to`.
 async fn proxy<G, F>(to: SocketAddr, greet: G) -> SocketAddr
 where
     G: FnOnce(TcpStream) -> F + Send + 'static,
@@ -39,7 +40,8 @@ async fn server() -> (Double, SocketAddr) {
     (double, address)
 }
 
-// RFC 9110 §9.3.6: a tunnel begins after a response of success to CONNECT with host and port. RFC 7617 §2: the credentials.
+// RFC 9110 §9.3.6: a tunnel begins after a response of success to CONNECT with host and port. RFC 7617 §2: the
+// credentials.
 #[tokio::test]
 async fn a_tunnel_through_an_http_proxy() {
     let (double, to) = server().await;
@@ -81,7 +83,8 @@ async fn proxies_that_refuse() {
     assert!(double.lines().is_empty());
 }
 
-// RFC 1928 §3 and §4: the greeting, and CONNECT to a name, which the proxy resolves. RFC 1929 §2: a user name and a password.
+// RFC 1928 §3 and §4: the greeting, and CONNECT to a name, which the proxy resolves. RFC 1929 §2: a user name and a
+// password.
 #[tokio::test]
 async fn a_connection_through_a_socks_proxy() {
     let connect = [&[5, 1, 0, 3, 14][..], b"server.example", &[0, 7]].concat();

@@ -50,8 +50,8 @@ fn json_of(received: &Received) -> Value {
     serde_json::from_str(&received.body).unwrap()
 }
 
-// ZeroSSL's documentation, "Create Certificate", "Verify Domains", "Get Certificate" and "Download Certificate (inline)": the methods, the paths, the
-// access key in the query, and the bodies.
+// ZeroSSL's documentation, "Create Certificate", "Verify Domains", "Get Certificate" and "Download Certificate
+// (inline)": the methods, the paths, the access key in the query, and the bodies.
 #[tokio::test]
 async fn a_certificate() {
     let (pending, issued) = (created(NAME, "pending_validation"), created(NAME, "issued"));
@@ -107,8 +107,8 @@ async fn the_validation_file_is_open_while_the_name_is_verified() {
     let _ = std::fs::remove_dir_all(dir);
 }
 
-// The documentation's "Errors": `success` is false, with a status of 200 in most cases; the client of Caddy accepts several types of `success`. A certificate that
-// was created and not issued is cancelled.
+// The documentation's "Errors": `success` is false, with a status of 200 in most cases; the client of Caddy accepts
+// several types of `success`. A certificate that was created and not issued is cancelled.
 #[tokio::test]
 async fn faults() {
     let draft = created("faults.example", "draft");

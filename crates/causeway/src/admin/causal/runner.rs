@@ -102,7 +102,8 @@ impl ProfileRunner {
             }
         };
         let seen = ProfileSnapshot { number: held.number, is_running: true, ..run.progress() };
-        // Release the lock during `finish`, which blocks. `Finishing` keeps others from starting or finishing a profile.
+        // Release the lock during `finish`, which blocks. `Finishing` keeps others from starting or finishing a
+        // profile.
         held.stage = Stage::Finishing(seen.clone());
         drop(held);
         // Catch a panic, as in `start`: a stage that stayed `Finishing` would refuse every later profile.
@@ -120,8 +121,8 @@ impl ProfileRunner {
         held
     }
 
-    /// Starts a profile and returns its number. Blocks, as `stop`, `report` and the other methods that return a `Result`: it must not run
-    /// on a worker.
+    /// Starts a profile and returns its number. Blocks, as `stop`, `report` and the other methods that return a
+    /// `Result`: it must not run on a worker.
     pub(super) fn start(&self, options: &ProfileOptions) -> Result<u64, AdminResponse> {
         let busy = |message: &str| AdminResponse::error(409, message);
         let mut held = self.collected();

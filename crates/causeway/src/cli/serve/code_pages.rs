@@ -1,15 +1,16 @@
 //! The pages of the program's code in resident memory.
 //!
-//! Reading a configuration executes much code that serving requests does not. The kernel counts its pages as the process's memory until
-//! it needs them for something else.
+//! Reading a configuration executes much code that serving requests does not. The kernel counts its pages as the
+//! process's memory until it needs them for something else.
 
 use std::ffi::c_void;
 use std::ptr;
 
 use rustix::mm::{Advice, madvise};
 
-/// Removes the program's code from the resident memory: 12 MB after a start. Code that runs later comes back from the kernel's page
-/// cache, in pieces of 64 KiB, without a read of the file. Returns whether it was done: not without `/proc`, and not for locked memory.
+/// Removes the program's code from the resident memory: 12 MB after a start. Code that runs later comes back from the
+/// kernel's page cache, in pieces of 64 KiB, without a read of the file. Returns whether it was done: not without
+/// `/proc`, and not for locked memory.
 pub(super) fn release() -> bool {
     let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return false };
     let here = release as *const () as usize;
@@ -18,18 +19,20 @@ pub(super) fn release() -> bool {
     };
     let code = ptr::without_provenance_mut::<c_void>(begin);
     #[expect(unsafe_code, reason = "this advice discards what was written to the memory")]
-    // SAFETY: the mapping is this program's code, of a file and not writable: the kernel restores each page from the file.
+    // SAFETY: the mapping is this program's code, of a file and not writable: the kernel restores each page from the
+    // file.
     unsafe { madvise(code, end - begin, Advice::LinuxDontNeed) }.is_ok()
 }
 
-/// Parses a line of `/proc/self/maps` (proc_pid_maps(5)). Returns the first address and the end of a private mapping of a file with
-/// code that cannot be written.
+/// Parses a line of `/proc/self/maps` (proc_pid_maps(5)). Returns the first address and the end of a private mapping of
+/// a file with code that cannot be written.
 fn code(line: &str) -> Option<(usize, usize)> {
     let mut words = line.split_ascii_whitespace();
     let (begin, end) = words.next()?.split_once('-')?;
     let address = |digits| usize::from_str_radix(digits, 16).ok();
     let is_code = words.next()? == "r-xp";
-    // After the offset and the device. Without a file the pages could not be restored: a tool may have moved the code to huge pages.
+    // After the offset and the device. Without a file the pages could not be restored: a tool may have moved the code
+    // to huge pages.
     let has_file = words.nth(2)? != "0";
     (is_code && has_file).then_some((address(begin)?, address(end)?))
 }

@@ -23,8 +23,9 @@ pub(crate) struct FollowedFile {
 }
 
 impl FollowedFile {
-    /// Polls the file and loads it when the adapted configuration changes, as in Caddy also after the API has loaded another one. Each poll
-    /// adapts the whole file, since imported files may change too. `running` is the running configuration.
+    /// Polls the file and loads it when the adapted configuration changes, as in Caddy also after the API has loaded
+    /// another one. Each poll adapts the whole file, since imported files may change too. `running` is the running
+    /// configuration.
     pub(super) async fn watch(self, control: Control, running: Value) {
         // A file that did not change must not replace the configuration of the API.
         let mut last = (!self.is_replaced).then_some(running);
@@ -77,10 +78,11 @@ impl FollowedFile {
     }
 }
 
-/// Handles SIGUSR1: reloads the file even if it is unchanged, unless the API has replaced the configuration. If another process has taken
-/// this one's place meanwhile, that one does it: the signal was sent to the server.
+/// Handles SIGUSR1: reloads the file even if it is unchanged, unless the API has replaced the configuration. If another
+/// process has taken this one's place meanwhile, that one does it: the signal was sent to the server.
 pub(super) async fn reload_file(followed: Option<FollowedFile>, control: Control) {
-    // Before the check: the command completes only after an upgrade that is under way, which decides whether there is a successor.
+    // Before the check: the command completes only after an upgrade that is under way, which decides whether there is a
+    // successor.
     let source = control.followed_file().await;
     if pass_on_reload(&control) {
         return;

@@ -7,9 +7,9 @@
 //!   "go", or "no": it continues to serve ──────►
 //!   perhaps "reload", perhaps "stop" ──────────►
 //! ```
-//! The descriptors travel as SCM_RIGHTS (unix(7)), so the new process needs no numbers, and no other program inherits them. If the
-//! former process ends before "go", the new one serves on: the sockets are open in it. A former process that a signal ends
-//! at once kills the new one first.
+//! The descriptors travel as SCM_RIGHTS (unix(7)), so the new process needs no numbers, and no other program inherits
+//! them. If the former process ends before "go", the new one serves on: the sockets are open in it. A former process
+//! that a signal ends at once kills the new one first.
 //!
 //! A third process, the launcher, starts the new one and is its parent until it serves:
 //! ```text
@@ -17,8 +17,8 @@
 //!                  ◄── "id N" with a descriptor of the process, and "ended STATUS" if it ends ──
 //!                  ── kills it at "ready" ──►             now a child of process 1
 //! ```
-//! systemd does not wait for the end of a main process that is not its child, and gets no signal of it: a stop of the unit would kill it
-//! at once with SIGKILL.
+//! systemd does not wait for the end of a main process that is not its child, and gets no signal of it: a stop of the
+//! unit would kill it at once with SIGKILL.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, ErrorKind, IoSlice, IoSliceMut, Read as _, Write as _};
@@ -106,8 +106,8 @@ impl StartingProcess {
         let _ = self.launcher.wait();
     }
 
-    /// Ends the launcher, so that the process is a child of process 1, or of the nearest subreaper (prctl(2)). Returns false if the process
-    /// has ended.
+    /// Ends the launcher, so that the process is a child of process 1, or of the nearest subreaper (prctl(2)). Returns
+    /// false if the process has ended.
     fn release(&mut self) -> bool {
         // Ignore a failure: it has ended.
         let _ = self.launcher.kill();
@@ -126,15 +126,16 @@ fn started() -> MutexGuard<'static, Option<StartedProcess>> {
     STARTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Kills the process that has not yet taken this one's place, before this one ends at once: at the end of the connection it would serve.
+/// Kills the process that has not yet taken this one's place, before this one ends at once: at the end of the
+/// connection it would serve.
 pub(super) fn kill_started() {
     if let Some(StartedProcess::Starting(process)) = &*started() {
         process.kill();
     }
 }
 
-/// Stops the process that has taken this one's place. Not by a signal: it may have got the one that this process got, and a second one
-/// would end its requests at once.
+/// Stops the process that has taken this one's place. Not by a signal: it may have got the one that this process got,
+/// and a second one would end its requests at once.
 pub(super) fn stop_successor() {
     if let Some(StartedProcess::Serving(stream)) = &mut *started()
         && let Err(error) = stream.write_all(b"stop\n")
@@ -219,8 +220,8 @@ impl ServerFacts {
                         stream,
                     )));
                 }
-                // Not before: systemd looks at this message whether the next main process is its child. While this is still the main
-                // process, systemd accepts the message.
+                // Not before: systemd looks at this message whether the next main process is its child. While this is
+                // still the main process, systemd accepts the message.
                 service_manager::succeeded_by(id);
                 // An error means that the process has just ended; the service manager then restarts the service.
                 let _ = stream.write_all(b"go\n");
@@ -328,7 +329,8 @@ fn read_launched(stream: &UnixStream, descriptors: &mut Vec<OwnedFd>) -> io::Res
 /// The launcher's message that the new process has ended by itself. Its status follows.
 const ENDED: &str = "ended ";
 
-/// Does the work of a launcher if this process is one: starts the new process, reports its id, and waits for its end, which it reports too.
+/// Does the work of a launcher if this process is one: starts the new process, reports its id, and waits for its end,
+/// which it reports too.
 pub(crate) fn run_launcher() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next()? != LAUNCH || !Predecessor::is_offered() {
@@ -361,8 +363,8 @@ pub(crate) fn run_launcher() -> Option<ExitCode> {
 
 /// Ends the process that does not serve. Adds its exit status to the error if it has ended by itself.
 fn end_started(error: anyhow::Error, stream: &UnixStream) -> anyhow::Error {
-    // A process that has reported a failure is about to exit; the status is a part of the reason. One that reports now that it is ready, or
-    // why it is not, is about to end too, and gives its pid file back first.
+    // A process that has reported a failure is about to exit; the status is a part of the reason. One that reports now
+    // that it is ready, or why it is not, is about to end too, and gives its pid file back first.
     let deadline = Instant::now() + END_TIMEOUT;
     let status = loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -526,8 +528,8 @@ impl Predecessor {
         std::mem::take(&mut self.sockets)
     }
 
-    /// Reports that this process serves, and waits until the former one has reported it to the service manager. Both accept
-    /// connections then; the former one stops soon after.
+    /// Reports that this process serves, and waits until the former one has reported it to the service manager. Both
+    /// accept connections then; the former one stops soon after.
     ///
     /// # Errors
     /// The former process has given this one up, and continues to serve.
@@ -541,8 +543,8 @@ impl Predecessor {
         }
     }
 
-    /// Waits until the former process passes a signal to stop on to this one, by `stream`. Never completes if there is no former process, or
-    /// when it has ended. Calls `reload` for each SIGUSR1 that it passes on before.
+    /// Waits until the former process passes a signal to stop on to this one, by `stream`. Never completes if there is
+    /// no former process, or when it has ended. Calls `reload` for each SIGUSR1 that it passes on before.
     pub(super) async fn wait_for_stop(stream: Option<UnixStream>, mut reload: impl FnMut()) {
         let mut read = async |stream: UnixStream| -> io::Result<bool> {
             stream.set_nonblocking(true)?;
@@ -692,7 +694,8 @@ mod tests {
         }
     }
 
-    /// A process that becomes ready after the former one has given it up does not take its place. Without a former process it does.
+    /// A process that becomes ready after the former one has given it up does not take its place. Without a former
+    /// process it does.
     #[test]
     fn ready_too_late() {
         for (word, serves) in [("no\n", false), ("go\n", true), ("", true)] {

@@ -1,4 +1,5 @@
-//! The server's own messages. They are entries of the configuration's logs; before a configuration is loaded, of a log on standard error.
+//! The server's own messages. They are entries of the configuration's logs; before a configuration is loaded, of a log
+//! on standard error.
 
 use std::fmt::{self, Write as _};
 use std::io::Write as _;
@@ -18,8 +19,8 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 /// Time limit for writing queued lines before text that does not go through the logs, and before the end.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Names of loggers by the module that logs, a module before its parents. Caddy's names, where it has such a logger; other modules are the
-/// server itself, whose entries have no name.
+/// Names of loggers by the module that logs, a module before its parents. Caddy's names, where it has such a logger;
+/// other modules are the server itself, whose entries have no name.
 const LOGGERS: &[(&str, &str)] = &[
     ("causeway::admin::response", "admin.api"),
     ("causeway::admin::work", "admin.api"),
@@ -72,13 +73,14 @@ pub(super) fn end() {
     end_all(FLUSH_TIMEOUT);
 }
 
-/// Waits until the lines for standard output and standard error are written, so that they come before the text that follows there.
+/// Waits until the lines for standard output and standard error are written, so that they come before the text that
+/// follows there.
 pub(super) fn flush() {
     flush_streams(FLUSH_TIMEOUT);
 }
 
-/// Installs the subscriber. Until [`OwnLogHandle::set`], messages of `level` go to standard error. With a `forced_level`, the log `default`
-/// takes messages from there on, even if its configured level is higher.
+/// Installs the subscriber. Until [`OwnLogHandle::set`], messages of `level` go to standard error. With a
+/// `forced_level`, the log `default` takes messages from there on, even if its configured level is higher.
 ///
 /// # Errors
 /// The system refuses a thread.
@@ -123,7 +125,8 @@ fn level_of(log: &causeway_modules::logs::Log, forced_level: Option<Level>) -> L
 /// The subscriber's layer that makes an entry of each event.
 struct OwnLog {
     logs: Arc<RwLock<Arc<Logs>>>,
-    /// The level that `--debug` forces for the log `default`: it then writes these messages even if the configuration does not.
+    /// The level that `--debug` forces for the log `default`: it then writes these messages even if the configuration
+    /// does not.
     forced_level: Option<Level>,
 }
 

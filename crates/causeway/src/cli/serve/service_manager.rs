@@ -18,8 +18,8 @@ const USUAL_STOP: Duration = Duration::from_secs(10);
 /// The time that a stop may take beyond the delay and the grace period.
 const STOP_MARGIN: Duration = Duration::from_secs(10);
 
-/// Time in which a service manager that is busy, as at the start of a machine, may make room for a message. After a message without room
-/// later ones do not wait.
+/// Time in which a service manager that is busy, as at the start of a machine, may make room for a message. After a
+/// message without room later ones do not wait.
 const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Reports that the server has started.
@@ -52,8 +52,8 @@ pub(super) fn tell(stage: &Stage<'_>) {
     }
 }
 
-/// Returns the request for the time of a stop that the unit's `TimeoutStopSec=20s` is too short for; `None` for the usual stop, so that an
-/// operator may shorten that.
+/// Returns the request for the time of a stop that the unit's `TimeoutStopSec=20s` is too short for; `None` for the
+/// usual stop, so that an operator may shorten that.
 ///
 /// systemd.service(5): a service with this request is killed when the time is over, if `TimeoutStopSec=` is over too.
 fn more_time(within: Duration) -> Option<String> {
@@ -62,13 +62,14 @@ fn more_time(within: Duration) -> Option<String> {
     (within > USUAL_STOP).then(|| format!("EXTEND_TIMEOUT_USEC={microseconds}"))
 }
 
-/// Reports that another process takes this one's place. Only the main process may report it, and its later messages are ignored.
+/// Reports that another process takes this one's place. Only the main process may report it, and its later messages are
+/// ignored.
 pub(super) fn succeeded_by(process: u32) {
     send(&[NotifyState::MainPid(process)]);
 }
 
-/// Sends a sign of life at twice the frequency that the service manager expects, as long as every worker runs its tasks. Returns
-/// at once if the service manager expects none.
+/// Sends a sign of life at twice the frequency that the service manager expects, as long as every worker runs its
+/// tasks. Returns at once if the service manager expects none.
 pub(super) async fn watch(liveness: WorkerLiveness) {
     let every = sd_notify::watchdog_enabled().map(|limit| limit / 2);
     // An interval of nothing would be a panic.

@@ -30,7 +30,8 @@ pub(super) enum StopCause {
     PassedOn,
 }
 
-/// How long after a signal that was passed on this process may get the same one: a terminal and systemd send it to both processes.
+/// How long after a signal that was passed on this process may get the same one: a terminal and systemd send it to both
+/// processes.
 const SAME_SIGNAL_WITHIN: Duration = Duration::from_secs(1);
 
 /// Waits until a signal ends the process at once: SIGQUIT, or the second signal. `next` waits for the next one.

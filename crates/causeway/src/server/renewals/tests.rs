@@ -74,7 +74,8 @@ fn fallback() -> ManagedName {
     }
 }
 
-// RFC 9773 §4.3: a client queries again when the time of `Retry-After` is over. A reload, which replaces the tasks, is no reason.
+// RFC 9773 §4.3: a client queries again when the time of `Retry-After` is over. A reload, which replaces the tasks, is
+// no reason.
 #[tokio::test]
 async fn advice_outlives_a_reload() {
     let directory = std::env::temp_dir().join(format!("causeway-renewals-{}", std::process::id()));
@@ -104,8 +105,8 @@ async fn advice_outlives_a_reload() {
     std::fs::remove_dir_all(&directory).unwrap();
 }
 
-// RFC 9773 §4.2: the server queries the window again when `Retry-After` is over, also between the configured time of the renewal and a later
-// one that the authority has suggested.
+// RFC 9773 §4.2: the server queries the window again when `Retry-After` is over, also between the configured time of
+// the renewal and a later one that the authority has suggested.
 #[tokio::test]
 async fn a_later_suggestion_is_queried_again() {
     let directory = std::env::temp_dir().join(format!("causeway-renewals-later-{}", std::process::id()));
@@ -134,8 +135,8 @@ async fn a_later_suggestion_is_queried_again() {
     std::fs::remove_dir_all(&directory).unwrap();
 }
 
-// RFC 8555 §6.6: a client that is limited waits, also if its configuration is loaded again meanwhile or the name has left memory. A certificate
-// that another process has stored is found, and the local authority signs.
+// RFC 8555 §6.6: a client that is limited waits, also if its configuration is loaded again meanwhile or the name has
+// left memory. A certificate that another process has stored is found, and the local authority signs.
 #[tokio::test]
 async fn a_rate_limit_outlives_a_reload() {
     let directory = std::env::temp_dir().join(format!("causeway-renewals-limit-{}", std::process::id()));
@@ -218,8 +219,8 @@ impl Storage for BusyStorage {
     }
 }
 
-// Caddy's documentation of `storage`: servers with one storage share the work of obtaining certificates. The order of another server, which may
-// take minutes, is no failure, and a handshake waits for it for a minute.
+// Caddy's documentation of `storage`: servers with one storage share the work of obtaining certificates. The order of
+// another server, which may take minutes, is no failure, and a handshake waits for it for a minute.
 #[tokio::test]
 async fn an_order_of_another_server() {
     let folder = std::env::temp_dir().join(format!("causeway-renewals-elsewhere-{}", std::process::id()));
@@ -244,8 +245,9 @@ async fn an_order_of_another_server() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-// The documentation of `storage`: orders that fail because of the storage are tried again every 10 seconds. They are no failures of the
-// authority, after which its test authority would be tried first, and count as such only if another authority has failed.
+// The documentation of `storage`: orders that fail because of the storage are tried again every 10 seconds. They are no
+// failures of the authority, after which its test authority would be tried first, and count as such only if another
+// authority has failed.
 #[tokio::test]
 async fn an_account_that_storage_cannot_read() {
     let folder = std::env::temp_dir().join(format!("causeway-renewals-account-{}", std::process::id()));
@@ -281,8 +283,8 @@ async fn an_account_that_storage_cannot_read() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-// 300 names that wait for a storage which is away would write an error each every 10 seconds. A fault of one name is no reason to hide
-// those of the others, and a lasting fault of the storage is logged again.
+// 300 names that wait for a storage which is away would write an error each every 10 seconds. A fault of one name is no
+// reason to hide those of the others, and a lasting fault of the storage is logged again.
 #[test]
 fn a_fault_of_the_storage_is_logged_once_an_hour() {
     let faults = StorageFaults::default();

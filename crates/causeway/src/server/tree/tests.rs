@@ -145,7 +145,8 @@ proptest! {
     }
 }
 
-/// A Caddyfile may be adapted to more levels than a change may cause. Changes within that configuration are possible, at each level.
+/// A Caddyfile may be adapted to more levels than a change may cause. Changes within that configuration are possible,
+/// at each level.
 #[test]
 fn a_deep_configuration_can_be_changed() {
     let nested = |levels: usize| (0..levels).fold(json!({}), |value, _| json!({ "x": value }));

@@ -1,5 +1,5 @@
-//! Certificates by ACME from Pebble, Let's Encrypt's test authority, with its DNS server pebble-challtestsrv, which resolves every name to
-//! 127.0.0.1. Also skipped without curl.
+//! Certificates by ACME from Pebble, Let's Encrypt's test authority, with its DNS server pebble-challtestsrv, which
+//! resolves every name to 127.0.0.1. Also skipped without curl.
 //!
 //! - `fleet`: three servers with one storage
 //! - `load`: renewals while clients connect
@@ -337,8 +337,9 @@ fn tls_alpn_01_for_an_address() {
     assert_eq!(pebble.get("127.0.0.1", pebble.https), hello("127.0.0.1"));
 }
 
-// RFC 8555 §8.3: HTTP-01 needs only the HTTP port. All other requests there are redirected as without ACME, also those for tokens that
-// are not ours (Caddy's documentation, "Automatic HTTPS": the HTTP port solves the challenge and redirects).
+// RFC 8555 §8.3: HTTP-01 needs only the HTTP port. All other requests there are redirected as without ACME, also those
+// for tokens that are not ours (Caddy's documentation, "Automatic HTTPS": the HTTP port solves the challenge and
+// redirects).
 #[test]
 fn http_01() {
     let Some(pebble) = Pebble::start(Settings { is_tls_open: false, ..Settings::default() }) else { return };
@@ -402,8 +403,8 @@ fn a_restart_orders_no_certificate() {
     assert_eq!((pebble.orders(), pebble.accounts()), (1, 1));
 }
 
-// RFC 9773: an authority that suggests an earlier time gets an order before the certificate is due, which names the certificate that it
-// replaces. The advice for the new certificate is in the future.
+// RFC 9773: an authority that suggests an earlier time gets an order before the certificate is due, which names the
+// certificate that it replaces. The advice for the new certificate is in the future.
 #[test]
 fn renewal_information() {
     let Some(pebble) = Pebble::start(Settings::default()) else { return };
@@ -432,7 +433,8 @@ fn renewal_information() {
     assert_eq!(pebble.orders(), 2);
 }
 
-// CertMagic's renewal window: a certificate is renewed when a third of its lifetime is left, and served without a reload.
+// CertMagic's renewal window: a certificate is renewed when a third of its lifetime is left, and served without a
+// reload.
 #[test]
 fn renewed_without_a_reload() {
     let Some(pebble) = Pebble::start(Settings { lifetime_s: 12, ..Settings::default() }) else { return };
@@ -502,7 +504,8 @@ fn an_external_account() {
     }
 }
 
-// Caddy's documentation, "Automatic HTTPS: Errors": the server starts without the authority, serves the certificates in storage, and retries.
+// Caddy's documentation, "Automatic HTTPS: Errors": the server starts without the authority, serves the certificates in
+// storage, and retries.
 #[test]
 fn an_authority_that_is_down() {
     let Some(mut pebble) = Pebble::start(Settings::default()) else { return };
@@ -603,7 +606,8 @@ fn a_preferred_chain() {
     }
 }
 
-// Caddy's `test_dir`: after a failure, the test authority has to issue a certificate before the authority gets the next order.
+// Caddy's `test_dir`: after a failure, the test authority has to issue a certificate before the authority gets the next
+// order.
 #[test]
 fn a_test_authority() {
     let settings = || Settings { is_gullible: true, ..Settings::default() };
@@ -636,7 +640,8 @@ fn a_test_authority() {
     assert!(!dir.path("data/certificates").exists(), "the caller stores the certificate");
 }
 
-// A server that is killed again and again, from its start until it serves: it registers one account, and then serves a certificate.
+// A server that is killed again and again, from its start until it serves: it registers one account, and then serves a
+// certificate.
 #[test]
 fn a_server_that_is_killed() {
     let Some(pebble) = Pebble::start(Settings::default()) else { return };
@@ -662,7 +667,8 @@ fn a_server_that_is_killed() {
     assert_eq!(pebble.accounts(), 1, "{}", pebble.log());
 }
 
-// Caddy's documentation, "Automatic HTTPS: Storage": instances with one storage coordinate, so one of them orders the certificate.
+// Caddy's documentation, "Automatic HTTPS: Storage": instances with one storage coordinate, so one of them orders the
+// certificate.
 #[test]
 fn two_processes_order_one_certificate() {
     let Some(pebble) = Pebble::start(Settings::default()) else { return };
@@ -689,7 +695,8 @@ fn two_processes_order_one_certificate() {
 #[test]
 fn storage_that_cannot_be_written() {
     let Some(pebble) = Pebble::start(Settings::default()) else { return };
-    // A file or a link in the place of a directory, because a read-only directory does not stop a test that runs as root.
+    // A file or a link in the place of a directory, because a read-only directory does not stop a test that runs as
+    // root.
     let dir = pebble.dir("", &(site(FIRST) + INTERNAL));
     dir.write("data/acme", "in the way");
     let mut server = spawn(&dir);
@@ -742,7 +749,8 @@ fn check_wildcard(dir: &Directory, pebble: &Pebble, bind: &Bind) {
     assert_eq!(pebble.orders(), 2);
 }
 
-// RFC 8555 §8.4, RFC 2136, RFC 8945: a wildcard and its base, whose records have one name, by signed updates of a real server.
+// RFC 8555 §8.4, RFC 2136, RFC 8945: a wildcard and its base, whose records have one name, by signed updates of a real
+// server.
 #[test]
 fn dns_01_by_updates() {
     let Some((pebble, bind)) = pebble_and_bind() else { return };
@@ -757,8 +765,8 @@ fn dns_01_by_updates() {
     check_internal(&dir, pebble.https);
 }
 
-// docs/https.md, "Programs": a program adds and removes the record. If it writes another text, the authority refuses, and the record is
-// removed nevertheless.
+// docs/https.md, "Programs": a program adds and removes the record. If it writes another text, the authority refuses,
+// and the record is removed nevertheless.
 #[test]
 fn dns_01_by_a_program() {
     let closed = Settings { is_http_open: false, is_tls_open: false, ..Settings::default() };

@@ -49,7 +49,8 @@ impl PhpFpm {
             Listen::Unix => socket.display().to_string(),
             Listen::Tcp(port) => format!("127.0.0.1:{port}"),
         };
-        // Root must name the workers' user; anyone else may not. Root, because the test's directory may be closed to others.
+        // Root must name the workers' user; anyone else may not. Root, because the test's directory may be closed to
+        // others.
         let user = if getuid().is_root() { "user = root\ngroup = root\n" } else { "" };
         directory.write(
             "fpm.conf",

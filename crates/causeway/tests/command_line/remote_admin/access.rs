@@ -1,4 +1,5 @@
-//! `admin.identity` and `admin.remote`: clients with certificates, their permissions, and loads through the remote listener.
+//! `admin.identity` and `admin.remote`: clients with certificates, their permissions, and loads through the remote
+//! listener.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -123,8 +124,8 @@ fn refused(answer: (u16, String), status: u16, words: &str) {
     assert_eq!(answer, (status, json!({ "error": words }).to_string()));
 }
 
-// Caddy's documentation of `admin.remote.access_control`: a client may do what one of the entries with its public key allows. The handshake
-// refuses clients without a certificate, and with one that leads to none of these.
+// Caddy's documentation of `admin.remote.access_control`: a client may do what one of the entries with its public key
+// allows. The handshake refuses clients without a certificate, and with one that leads to none of these.
 #[test]
 fn clients_and_their_permissions() {
     let Some(bench) = Bench::new() else { return };
@@ -323,8 +324,8 @@ fn an_upgrade() {
     assert_eq!(bench.send_request(remote, "owner", "/stop", &["-X", "POST"]).0, 200);
 }
 
-// Caddy's documentation of the loader: `use_server_identity` presents the identity's certificate. Here one server pulls its configuration from
-// the remote admin API of another one.
+// Caddy's documentation of the loader: `use_server_identity` presents the identity's certificate. Here one server pulls
+// its configuration from the remote admin API of another one.
 #[test]
 fn a_pull_with_the_servers_identity() {
     let Some(bench) = Bench::new() else { return };

@@ -105,7 +105,8 @@ fn until(port: u16, body: &str) {
     }
 }
 
-// Caddy's documentation of `load`: the pulled configuration replaces the current one, like any other load. It is not persisted.
+// Caddy's documentation of `load`: the pulled configuration replaces the current one, like any other load. It is not
+// persisted.
 #[test]
 fn a_pull_at_the_start() {
     let (directory, port) = (Directory::new(), free_port());
@@ -221,8 +222,8 @@ fn a_pull_at_once_that_fails_refuses_its_configuration() {
     assert_eq!(get(port, "/").body, "old");
 }
 
-// Caddy's documentation of `load_delay`: the next configuration is pulled after this time, also after an error and while it is unchanged; a
-// configuration without `load` ends the loop.
+// Caddy's documentation of `load_delay`: the next configuration is pulled after this time, also after an error and
+// while it is unchanged; a configuration without `load` ends the loop.
 #[test]
 fn polling() {
     let (directory, port) = (Directory::new(), free_port());

@@ -1,11 +1,11 @@
 //! The connections to a server.
 //!
-//! A call takes an idle connection or opens one. After a failure to connect or a lost connection, the server counts as unreachable for
-//! [`RETRY_AFTER`]: calls fail at once, so that work over thousands of names does not wait for thousands of timeouts. The first call after
-//! that tries again, and the others keep failing until it has succeeded.
+//! A call takes an idle connection or opens one. After a failure to connect or a lost connection, the server counts as
+//! unreachable for [`RETRY_AFTER`]: calls fail at once, so that work over thousands of names does not wait for
+//! thousands of timeouts. The first call after that tries again, and the others keep failing until it has succeeded.
 //!
-//! After a failover the address leads to another server, while the connections of before still lead to the former master. So a connection whose
-//! server refuses writes, or has no master, is closed.
+//! After a failover the address leads to another server, while the connections of before still lead to the former
+//! master. So a connection whose server refuses writes, or has no master, is closed.
 
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -54,8 +54,8 @@ impl ConnectionPool {
         let addr = match &spec.tls {
             None => ConnectionAddr::Tcp(host, port),
             Some(RedisTls { insecure, .. }) => {
-                // The crate redis uses the default provider of the process, which rustls cannot choose in a program that enables its
-                // feature `ring` too. A default that the program has installed remains.
+                // The crate redis uses the default provider of the process, which rustls cannot choose in a program
+                // that enables its feature `ring` too. A default that the program has installed remains.
                 let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
                 ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: None }
             }
@@ -108,8 +108,8 @@ impl ConnectionPool {
         })
     }
 
-    /// Performs a call, which must be repeatable: if an idle connection turns out to be closed, or that of a former master, the call is repeated
-    /// on a new one.
+    /// Performs a call, which must be repeatable: if an idle connection turns out to be closed, or that of a former
+    /// master, the call is repeated on a new one.
     fn call<T>(&self, run: impl Fn(&mut Connection) -> RedisResult<T>) -> io::Result<T> {
         let mut permit = self.permit()?;
         if let Some(mut connection) = permit.idle.take() {
@@ -211,12 +211,14 @@ fn is_broken(error: &RedisError) -> bool {
     error.is_io_error() || error.is_timeout() || error.is_connection_dropped() || error.is_unrecoverable_error()
 }
 
-/// Whether the server refuses the call because it is no master, or has lost its own. It still serves reads, so it counts as reachable; but the
-/// address may lead to another server by now. A server that answers `LOADING` stays the same one.
+/// Whether the server refuses the call because it is no master, or has lost its own. It still serves reads, so it
+/// counts as reachable; but the address may lead to another server by now. A server that answers `LOADING` stays the
+/// same one.
 fn is_demoted(error: &RedisError) -> bool {
     match error.kind() {
         ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown) => true,
-        // Every write is a script. Before Redis 7, the error of a command in a script is at the end of the script's own error.
+        // Every write is a script. Before Redis 7, the error of a command in a script is at the end of the script's own
+        // error.
         ErrorKind::Server(ServerErrorKind::ResponseError) => {
             error.detail().is_some_and(|detail| detail.contains("-READONLY You can't write against a read only"))
         }
@@ -228,7 +230,8 @@ fn is_demoted(error: &RedisError) -> bool {
 mod tests {
     use super::*;
 
-    // The answers of a replica to a script that writes: Redis 7, Redis 6 and 5, Redis 4; and to any call if its master is unreachable.
+    // The answers of a replica to a script that writes: Redis 7, Redis 6 and 5, Redis 4; and to any call if its master
+    // is unreachable.
     #[test]
     fn errors_of_a_demoted_master() {
         let script = "ERR Error running script (call to f_0123): @user_script:1: @user_script: 1:";

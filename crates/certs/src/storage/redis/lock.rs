@@ -1,7 +1,7 @@
 //! Locks of a server: a key with a random token, which expires unless its holder refreshes it.
 //!
-//! One thread for each storage refreshes the held locks and releases the dropped ones, while there are any. Dropping a lock therefore never
-//! waits for the network.
+//! One thread for each storage refreshes the held locks and releases the dropped ones, while there are any. Dropping a
+//! lock therefore never waits for the network.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -21,8 +21,8 @@ const EXPIRY: Duration = Duration::from_secs(10);
 const REFRESH_INTERVAL: Duration = Duration::from_secs(3);
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Takes a lock that is free. Repeatable: a lock with the same token is taken too, because the response to an earlier attempt may have been
-/// lost.
+/// Takes a lock that is free. Repeatable: a lock with the same token is taken too, because the response to an earlier
+/// attempt may have been lost.
 const TAKE: &str = "local held = redis.call('GET', KEYS[1]) \
     if held and held ~= ARGV[1] then return 0 end \
     redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) return 1";
@@ -94,8 +94,8 @@ impl Locks {
         Ok(token)
     }
 
-    /// Runs until no lock is held. All locks share one round trip: one for each would take longer than the locks live, if there are many of
-    /// them and the server is far away.
+    /// Runs until no lock is held. All locks share one round trip: one for each would take longer than the locks live,
+    /// if there are many of them and the server is far away.
     fn maintain(&self) {
         // The beginning of the last refresh.
         let mut refreshed = Instant::now();

@@ -89,8 +89,8 @@ fn spawn(directory: &Directory, port: u16, arguments: &[&str]) -> Option<Child> 
     }
 }
 
-/// An address that leads to a server, as that of a failover does: new connections lead to the current one, older ones stay. A piece of
-/// data takes `delay` in each direction.
+/// An address that leads to a server, as that of a failover does: new connections lead to the current one, older ones
+/// stay. A piece of data takes `delay` in each direction.
 struct Address {
     port: u16,
     target: Arc<AtomicU16>,
@@ -133,8 +133,8 @@ fn sorted(mut keys: Vec<String>) -> Vec<String> {
     keys
 }
 
-// certmagic's `Storage`: `Load`, `Store`, `List` with `recursive`, `Delete`. The index is the plugin's: a sorted set for each directory, with
-// a slash after the names of directories, which disappears with its last name.
+// certmagic's `Storage`: `Load`, `Store`, `List` with `recursive`, `Delete`. The index is the plugin's: a sorted set
+// for each directory, with a slash after the names of directories, which disappears with its last name.
 #[test]
 fn values() {
     let Some(server) = RedisProcess::start(&[]) else { return };
@@ -218,7 +218,8 @@ fn date_of(record: &str) -> SystemTime {
     time::OffsetDateTime::parse(modified, &time::format_description::well_known::Rfc3339).unwrap().into()
 }
 
-// The plugin compresses a value, if that makes it shorter, and encrypts the result by AES-256-GCM with the nonce in front.
+// The plugin compresses a value, if that makes it shorter, and encrypts the result by AES-256-GCM with the nonce in
+// front.
 #[test]
 fn records_compressed_and_encrypted() {
     let long = [b'a'; 5000];
@@ -263,7 +264,8 @@ fn a_lock_has_one_holder() {
     });
 }
 
-// A lock that expired while its holder was suspended: its holder writes nothing any more, and does not release the lock of the next one.
+// A lock that expired while its holder was suspended: its holder writes nothing any more, and does not release the lock
+// of the next one.
 #[test]
 fn a_lost_lock_writes_nothing() {
     let Some(server) = RedisProcess::start(&[]) else { return };
@@ -282,8 +284,9 @@ fn a_lost_lock_writes_nothing() {
     next.store("x", b"again", Durability::Flushed).unwrap();
 }
 
-// A server that was suspended within its order has lost the name's lock, and the certificate of the next holder is in storage. Both serve that
-// one. The certificate that the order replaces early, such as a revoked one, does not come back.
+// A server that was suspended within its order has lost the name's lock, and the certificate of the next holder is in
+// storage. Both serve that one. The certificate that the order replaces early, such as a revoked one, does not come
+// back.
 #[test]
 fn a_certificate_without_its_lock() {
     let Some(server) = RedisProcess::start(&[]) else { return };
@@ -311,7 +314,8 @@ fn a_certificate_without_its_lock() {
 
 const HOLDER_PORT: &str = "CERTS_HOLDER_PORT";
 
-/// The process that is frozen in the next test: holds a lock, and writes when it reads a line. In an ordinary run it does nothing.
+/// The process that is frozen in the next test: holds a lock, and writes when it reads a line. In an ordinary run it
+/// does nothing.
 #[test]
 fn holder() {
     let Ok(port) = std::env::var(HOLDER_PORT) else { return };
@@ -326,8 +330,8 @@ fn holder() {
     }
 }
 
-// Of two processes, one is frozen with the lock for longer than the lock's expiry, as a suspended virtual machine is. When it continues, it
-// cannot overwrite the value of the process that took the lock meanwhile.
+// Of two processes, one is frozen with the lock for longer than the lock's expiry, as a suspended virtual machine is.
+// When it continues, it cannot overwrite the value of the process that took the lock meanwhile.
 #[test]
 fn a_frozen_holder_writes_nothing() {
     let Some(server) = RedisProcess::start(&[]) else { return };
@@ -416,9 +420,9 @@ fn a_server_that_restarts() {
     assert_eq!(storage.load("x").unwrap().as_deref(), Some(&b"two"[..]));
 }
 
-// A failover: the master becomes a replica, and the address leads to the new master. The former one still serves the connections that it has, and
-// answers READONLY to writes, so that go-redis closes such connections. The lock's refresh meets that too. While the address leads to a
-// replica, its values can be read.
+// A failover: the master becomes a replica, and the address leads to the new master. The former one still serves the
+// connections that it has, and answers READONLY to writes, so that go-redis closes such connections. The lock's refresh
+// meets that too. While the address leads to a replica, its values can be read.
 #[test]
 fn a_master_that_is_demoted() {
     let (Some(first), Some(second)) = (RedisProcess::start(&[]), RedisProcess::start(&[])) else { return };
@@ -473,8 +477,8 @@ fn a_password() {
     assert!(!format!("{:?} {:?}", with("s3cret"), server.spec()).contains("s3cret"));
 }
 
-// A server that stops answering while more calls than connections are in progress: those that wait for a connection fail too. A lost wakeup
-// would leave them waiting.
+// A server that stops answering while more calls than connections are in progress: those that wait for a connection
+// fail too. A lost wakeup would leave them waiting.
 #[test]
 fn all_waiting_calls_fail_with_the_server() {
     const CALLS: usize = 64;

@@ -38,10 +38,10 @@ pub(super) fn cache(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     Ok(handler.json())
 }
 
-/// Parses the block of the directive, and of the global option, which has the defaults of all `cache` directives: `ttl <duration>`, `stale <duration>`, `default_cache_control <value>`, `cache_name <name>`,
-/// `max_cacheable_body_bytes <n>`, `memory <size>`, `allowed_http_verbs <methods…>`,
-/// `allowed_additional_status_codes <codes…>`, `headers <fields…>`, `key { … }`, `regex { exclude <pattern> }`, `mode <mode>`,
-/// `disable_coalescing`, `simplefs { … }`.
+/// Parses the block of the directive, and of the global option, which has the defaults of all `cache` directives: `ttl
+/// <duration>`, `stale <duration>`, `default_cache_control <value>`, `cache_name <name>`, `max_cacheable_body_bytes
+/// <n>`, `memory <size>`, `allowed_http_verbs <methods…>`, `allowed_additional_status_codes <codes…>`, `headers
+/// <fields…>`, `key { … }`, `regex { exclude <pattern> }`, `mode <mode>`, `disable_coalescing`, `simplefs { … }`.
 pub(crate) fn members(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
     let mut members = Map::new();
     d.expect_no_argument()?;
@@ -153,8 +153,8 @@ fn simplefs(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
     Ok(directory)
 }
 
-/// Parses `key { disable_host; disable_query; disable_scheme; disable_method; disable_body; hash; hide; headers <fields…>;
-/// template <text> }`.
+/// Parses `key { disable_host; disable_query; disable_scheme; disable_method; disable_body; hash; hide; headers
+/// <fields…>; template <text> }`.
 fn key(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
     let mut key = Map::new();
     d.expect_no_argument()?;

@@ -100,8 +100,8 @@ fn list(handler: &mut Handler, key: &str, line: &mut Dispenser<'_>) -> Result<()
     Ok(())
 }
 
-/// Parses `precompress [<formats…>]`, which Caddy does not have: the formats in which the server itself compresses cached files, the preferred
-/// one first.
+/// Parses `precompress [<formats…>]`, which Caddy does not have: the formats in which the server itself compresses
+/// cached files, the preferred one first.
 fn precompress(handler: &mut Handler, line: &mut Dispenser<'_>) -> Result<(), Error> {
     let mut formats: Vec<Value> = Vec::new();
     while let Some(format) = line.argument() {

@@ -14,8 +14,8 @@ use super::{DURATION, Handler};
 const REDIS: &str = "this is no address of a Redis server; expected host:port, redis://[user:password@]host[:port][/db], the same with \
     rediss:// for TLS, or unix//path";
 
-/// Parses `rate_limit [<matcher>] { zone <name> { match …; key <text>; window <duration>; events <number> }; jitter <share>;
-/// sweep_interval <duration>; log_key; redis <address> }`.
+/// Parses `rate_limit [<matcher>] { zone <name> { match …; key <text>; window <duration>; events <number> }; jitter
+/// <share>; sweep_interval <duration>; log_key; redis <address> }`.
 pub(super) fn rate_limit(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let mut handler = Handler::new("rate_limit");
     let mut zones = Map::new();
@@ -68,7 +68,8 @@ pub(super) fn rate_limit(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     Ok(handler.json())
 }
 
-/// Reads an address of Redis. `None`: it is none. Placeholders are resolved and checked when the configuration is loaded.
+/// Reads an address of Redis. `None`: it is none. Placeholders are resolved and checked when the configuration is
+/// loaded.
 fn redis(text: &str) -> Option<Map<String, Value>> {
     let mut server = Map::new();
     let (is_tls, rest) = match (text.strip_prefix("redis://"), text.strip_prefix("rediss://")) {

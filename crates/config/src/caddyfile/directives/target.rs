@@ -17,8 +17,8 @@ fn rewrite_handler(key: &str, text: &str) -> Value {
     handler.json()
 }
 
-/// Parses `rewrite [<matcher>] <to>`, or `rewrite <matcher> <to> escape_values`, which is not in Caddy. A lone argument is the target, even if
-/// it looks like a matcher.
+/// Parses `rewrite [<matcher>] <to>`, or `rewrite <matcher> <to> escape_values`, which is not in Caddy. A lone argument
+/// is the target, even if it looks like a matcher.
 pub(super) fn rewrite(d: &mut Dispenser<'_>) -> Result<Vec<DirectiveOutput>, Error> {
     let escapes_values = d.remaining().get(2).is_some_and(|last| &*last.text == "escape_values");
     let matcher = match d.remaining().len() - usize::from(escapes_values) {

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum number of nodes that all searches for cycles of one adaptation visit. Snippets that import each other in long chains would
-/// otherwise cost a time that is quadratic in their number.
+/// Maximum number of nodes that all searches for cycles of one adaptation visit. Snippets that import each other in
+/// long chains would otherwise cost a time that is quadratic in their number.
 const VISITS_MAX: usize = 2_000_000;
 
 pub(super) struct ImportGraph {

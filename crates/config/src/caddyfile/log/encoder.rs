@@ -78,7 +78,8 @@ fn option(
     Ok(())
 }
 
-/// Parses `transform [<template…>] { placeholder <text>; unescape_strings; … }`, as caddyserver/transform-encoder has it.
+/// Parses `transform [<template…>] { placeholder <text>; unescape_strings; … }`, as caddyserver/transform-encoder has
+/// it.
 fn transforming(d: &mut Dispenser<'_>, encoder: &mut Map<String, Value>) -> Result<(), Error> {
     const KNOWN: &[&str] = &[
         "caller_key",

@@ -7,7 +7,8 @@ use super::super::error::Error;
 use super::super::matcher::PRIVATE_RANGES;
 use super::per_server::duration;
 
-/// Parses a source, whose name is the last word handed out. As in the plugins for Caddy, those other than `static` take no argument.
+/// Parses a source, whose name is the last word handed out. As in the plugins for Caddy, those other than `static` take
+/// no argument.
 pub(super) fn ip_source(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     match &*d.last().text {
         "static" => Ok(fixed(d)),

@@ -25,7 +25,8 @@ const REDIS: &[&str] = &[
     "username",
 ];
 
-/// Parses a storage module and its options: `file_system [<root>] { root <root> }` or `redis { … }`. Others are not implemented.
+/// Parses a storage module and its options: `file_system [<root>] { root <root> }` or `redis { … }`. Others are not
+/// implemented.
 pub(crate) fn storage_module(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let kind = d.require()?;
     match &*kind.text {
@@ -60,8 +61,8 @@ fn file_system(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     Ok(json!({ "module": "file_system", "root": root }))
 }
 
-/// Parses the block of the Caddy plugin caddy-storage-redis. Its values may be placeholders, so most are checked when the configuration is
-/// loaded.
+/// Parses the block of the Caddy plugin caddy-storage-redis. Its values may be placeholders, so most are checked when
+/// the configuration is loaded.
 fn redis(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     if d.argument().is_some() {
         return Err(

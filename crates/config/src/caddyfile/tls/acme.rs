@@ -156,7 +156,8 @@ pub(super) fn port(line: &mut Dispenser<'_>) -> Result<i64, Error> {
     port.ok_or_else(|| line.word("invalid port {}: not a number; expected one such as 8080"))
 }
 
-/// Parses `dns [<provider> …]`, which selects the DNS challenge. Without a provider, that of the global option `dns` is used.
+/// Parses `dns [<provider> …]`, which selects the DNS challenge. Without a provider, that of the global option `dns` is
+/// used.
 pub(crate) fn dns_provider(acme: &mut Map<String, Value>, line: &mut Dispenser<'_>) -> Result<(), Error> {
     let provider = if line.remaining().is_empty() {
         line.expect_end_of_line()?;

@@ -80,8 +80,8 @@ impl<'a> ConnectionPolicies<'a> {
         !self.every_name
     }
 
-    /// Exempts names from the client authentication of a wildcard policy, if the names' own sites have no TLS settings. They get a copy
-    /// of that policy in front of it, without client authentication.
+    /// Exempts names from the client authentication of a wildcard policy, if the names' own sites have no TLS settings.
+    /// They get a copy of that policy in front of it, without client authentication.
     pub(crate) fn exempt_from_client_authentication(&mut self) {
         let mut exempted: Vec<Vec<String>> = vec![Vec::new(); self.policies.len()];
         for host in self.unsettled.iter().flatten() {

@@ -200,7 +200,8 @@ mod tests {
         loaded.map(|loaded| loaded.admin.pull).map_err(|error| error.to_string())
     }
 
-    // Caddy's documentation of `admin.config.load` and of its module `http`: GET by default, no delay, the system's roots.
+    // Caddy's documentation of `admin.config.load` and of its module `http`: GET by default, no delay, the system's
+    // roots.
     #[test]
     fn loaders() {
         let default_loader = HttpLoader {

@@ -22,7 +22,8 @@ pub struct RemoteAdmin {
 /// Clients with the same permissions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteAccess {
-    /// Certificates in DER. Each stands for the clients that have its key, and for those whose certificates it has signed.
+    /// Certificates in DER. Each stands for the clients that have its key, and for those whose certificates it has
+    /// signed.
     pub certificates: Vec<Vec<u8>>,
     /// Each allows requests. Empty: all requests are allowed.
     pub permissions: Vec<RemotePermission>,

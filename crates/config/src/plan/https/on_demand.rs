@@ -52,14 +52,14 @@ impl OnDemand {
         is_used.then(|| Self { automation: automation.clone() })
     }
 
-    /// The URL that allows or denies a name: `GET` with the query `domain=NAME`, and a status of 2xx to allow it. `None`: every name for
-    /// which [`name`](Self::name) returns authorities is allowed.
+    /// The URL that allows or denies a name: `GET` with the query `domain=NAME`, and a status of 2xx to allow it.
+    /// `None`: every name for which [`name`](Self::name) returns authorities is allowed.
     pub fn permission(&self) -> Option<&str> {
         self.automation.permission.as_deref()
     }
 
-    /// Returns the sources that a handshake for this server name queries first, in order. The name is in lower-case ASCII, and empty if the client sent
-    /// none.
+    /// Returns the sources that a handshake for this server name queries first, in order. The name is in lower-case
+    /// ASCII, and empty if the client sent none.
     pub fn getters(&self, name: &str) -> Vec<CertificateGetter> {
         let Some(policy) = self.automation.policy(name) else { return Vec::new() };
         let is_for_name =
@@ -77,8 +77,8 @@ impl OnDemand {
         self.automation.policies.iter().filter_map(|policy| policy.storage.as_ref())
     }
 
-    /// Returns how to obtain a certificate for a server name in lower-case ASCII; `None` if its policy is not on demand, or no certificate
-    /// can be issued for the name.
+    /// Returns how to obtain a certificate for a server name in lower-case ASCII; `None` if its policy is not on
+    /// demand, or no certificate can be issued for the name.
     pub fn name(&self, name: &str) -> Option<SignedName> {
         if name.contains('*') || !names::qualifies(name) {
             return None;
@@ -102,7 +102,8 @@ impl OnDemand {
         }
     }
 
-    /// Whether the local authority may sign at a handshake: a policy on demand names it, or has no issuer and lists only internal names.
+    /// Whether the local authority may sign at a handshake: a policy on demand names it, or has no issuer and lists
+    /// only internal names.
     pub(super) fn uses_local_authority(&self) -> bool {
         let mut policies =
             self.automation.policies.iter().filter(|policy| policy.on_demand && !policy.is_signing_forbidden);

@@ -102,8 +102,9 @@ impl Redirects {
     }
 
     /// Inserts the redirects into every server on the HTTP port, and returns the others as an additional server.
-    /// `any_managed`: whether any site name has a managed certificate; Tailscale's certificates are not managed. If none has one, only the
-    /// catch-all redirect is inserted, at the end, so that a site's own catch-all routes come first.
+    /// `any_managed`: whether any site name has a managed certificate; Tailscale's certificates are not managed. If
+    /// none has one, only the catch-all redirect is inserted, at the end, so that a site's own catch-all routes come
+    /// first.
     pub(super) fn place(self, sites: &mut [HttpsServer<'_>], ports: Ports, any_managed: bool) -> Option<Remaining> {
         // Group by address: a server gets one route for the names of each TLS address, and one for its patterns.
         let mut by_address: BTreeMap<(Option<IpAddr>, u32, u16), Vec<String>> = BTreeMap::new();
@@ -112,7 +113,8 @@ impl Redirects {
                 by_address.entry((address.host, address.zone, address.port)).or_default().push(name.clone());
             }
         }
-        // The names and ports of each server on the HTTP port, by its index in `sites`, and those of the additional server.
+        // The names and ports of each server on the HTTP port, by its index in `sites`, and those of the additional
+        // server.
         let mut of_sites: BTreeMap<usize, Vec<(Vec<String>, u16)>> = BTreeMap::new();
         let mut left = Vec::new();
         let mut listen = Vec::new();
@@ -146,8 +148,8 @@ impl Redirects {
     }
 }
 
-/// Splits the names of an address into the exact ones and the patterns, because only one of the former is certain to be more specific than
-/// another address's pattern. One empty list stands for all names.
+/// Splits the names of an address into the exact ones and the patterns, because only one of the former is certain to be
+/// more specific than another address's pattern. One empty list stands for all names.
 fn by_precision(mut names: Vec<String>) -> impl Iterator<Item = Vec<String>> {
     names.retain(|name| !name.is_empty());
     let is_for_all = names.is_empty();
@@ -157,8 +159,9 @@ fn by_precision(mut names: Vec<String>) -> impl Iterator<Item = Vec<String>> {
 
 /// The redirects of one server, the most specific ones first.
 ///
-/// DEVIATES Caddy, which sorts those of each address to listen on, and joins the lists in the order of these addresses as texts: in one server,
-/// a site's name must not get the port of another site that is for all names, or for a pattern, at another address.
+/// DEVIATES Caddy, which sorts those of each address to listen on, and joins the lists in the order of these addresses
+/// as texts: in one server, a site's name must not get the port of another site that is for all names, or for a
+/// pattern, at another address.
 fn routes(mut groups: Vec<(Vec<String>, u16)>, ports: Ports) -> impl Iterator<Item = Value> {
     groups.sort_by_cached_key(|(names, _)| specific(names));
     groups.into_iter().map(move |(names, port)| route(&names, port, ports))

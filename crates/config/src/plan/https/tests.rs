@@ -70,7 +70,8 @@ fn server(server: Value) -> Value {
     json!({ "apps": { "http": { "servers": { "s": server } } } })
 }
 
-// Caddy's documentation of `issuers`: tried in their order. Only the local authority signs a wildcard without a DNS provider.
+// Caddy's documentation of `issuers`: tried in their order. Only the local authority signs a wildcard without a DNS
+// provider.
 #[test]
 fn the_local_authority_after_public_ones() {
     let issuers = json!([{ "module": "acme" }, { "module": "internal", "lifetime": "2h" }, { "module": "zerossl", "api_key": "k" }]);
@@ -308,7 +309,8 @@ fn issuers_of_certificates() {
     assert_eq!(outcome(&automate, &[]), "a.localhost=local");
 }
 
-// Caddy's `client_certificate_automate`: the TLS app manages the name as that of a site, whether its server uses TLS or not.
+// Caddy's `client_certificate_automate`: the TLS app manages the name as that of a site, whether its server uses TLS or
+// not.
 #[test]
 fn certificates_that_proxies_present() {
     let proxy = |name: &str| {
@@ -539,8 +541,8 @@ fn dns_challenges() {
     }
 }
 
-// RFC 8555 §8.3: every server on the HTTP port answers challenges, first of all routes and without a route of its own; error paths keep
-// the operator's route indexes.
+// RFC 8555 §8.3: every server on the HTTP port answers challenges, first of all routes and without a route of its own;
+// error paths keep the operator's route indexes.
 #[test]
 fn challenges_join_a_server_on_the_http_port() {
     let secure = json!({ "listen": [":443"], "routes": hosts(&["example.com"]) });
@@ -560,8 +562,8 @@ fn challenges_join_a_server_on_the_http_port() {
     assert_eq!(outcome(&config(false), &[]), ":443s example.com=acme( )", "TLS-ALPN-01 needs no HTTP port");
 }
 
-// Caddy's documentation of `on_demand`: the certificates of such names are not obtained at start. The first policy that matches a name
-// decides, and a public authority signs only names that it can verify.
+// Caddy's documentation of `on_demand`: the certificates of such names are not obtained at start. The first policy that
+// matches a name decides, and a public authority signs only names that it can verify.
 #[test]
 fn names_on_demand() {
     let config = |policies: Value| {
@@ -608,7 +610,8 @@ fn names_on_demand() {
     assert!(loaded.certificates.authorities.iter().any(|authority| authority.id == LOCAL));
 }
 
-// Caddy, `getAutomationPolicyForName`: the first policy that matches a server name decides, also by wildcard and for internal names.
+// Caddy, `getAutomationPolicyForName`: the first policy that matches a server name decides, also by wildcard and for
+// internal names.
 #[test]
 fn internal_names_on_demand() {
     let getter = CertificateGetter::Http("http://c/".into());
@@ -685,9 +688,9 @@ fn on_demand_without_permission() {
     }
 }
 
-// Caddy's documentation of `get_certificate`: a policy with sources obtains no certificate before a handshake. Names below `.ts.net` have the source
-// `tailscale` without a policy, as policies on demand have (`createAutomationPolicies` of caddyhttp/autohttps.go). DEVIATES: if strangers could choose names, no
-// authority signs.
+// Caddy's documentation of `get_certificate`: a policy with sources obtains no certificate before a handshake. Names
+// below `.ts.net` have the source `tailscale` without a policy, as policies on demand have (`createAutomationPolicies`
+// of caddyhttp/autohttps.go). DEVIATES: if strangers could choose names, no authority signs.
 #[test]
 fn sources_of_certificates() {
     let config = json!({ "apps": {
@@ -723,7 +726,8 @@ fn sources_of_certificates() {
     assert!(loaded.notes.len() == 1 && loaded.notes[0].starts_with(note), "{:?}", loaded.notes);
 }
 
-// As in Caddy, a wildcard below `.ts.net` without a policy needs the permission of a policy on demand, or sources of the policy for all names.
+// As in Caddy, a wildcard below `.ts.net` without a policy needs the permission of a policy on demand, or sources of
+// the policy for all names.
 #[test]
 fn wildcards_of_tailscale() {
     let config = |automation: Value| {
@@ -971,8 +975,8 @@ fn redirects_join_a_server_on_the_http_port() {
     }
 }
 
-// caddyhttp/autohttps.go: without names whose certificates are managed, a server's own routes for all hosts come before the redirects. Those of
-// Tailscale are not managed.
+// caddyhttp/autohttps.go: without names whose certificates are managed, a server's own routes for all hosts come before
+// the redirects. Those of Tailscale are not managed.
 #[test]
 fn redirects_beside_names_of_tailscale() {
     let registry = registry();
@@ -1000,8 +1004,9 @@ fn redirects_beside_names_of_tailscale() {
     }
 }
 
-/// The redirects of the HTTP port, in the order in which they are tried: the hosts of each with the port that its target names. `http` are the
-/// addresses of a server on the HTTP port, the other servers are TLS servers with hosts and an address each.
+/// The redirects of the HTTP port, in the order in which they are tried: the hosts of each with the port that its
+/// target names. `http` are the addresses of a server on the HTTP port, the other servers are TLS servers with hosts
+/// and an address each.
 fn redirects(http: &[ListenAddress], servers: &[(&[&str], ListenAddress)]) -> Vec<String> {
     let registry = registry();
     let mut build = Build::new(&registry);
@@ -1039,8 +1044,8 @@ fn redirects(http: &[ListenAddress], servers: &[(&[&str], ListenAddress)]) -> Ve
     inserted.into_iter().chain(remaining).flatten().filter_map(|route| described(&route)).collect()
 }
 
-// caddyhttp/autohttps.go sorts redirects, so that a site's own name precedes the pattern or all names of another site. Here this holds for sites
-// at different addresses too.
+// caddyhttp/autohttps.go sorts redirects, so that a site's own name precedes the pattern or all names of another site.
+// Here this holds for sites at different addresses too.
 #[test]
 fn redirects_of_exact_names_precede_others() {
     let at = |host: Option<&str>, port| ListenAddress { host: host.map(|host| host.parse().unwrap()), port, zone: 0 };

@@ -94,7 +94,8 @@ impl ClientAuthConfig {
         Ok(ClientAuthentication { mode, authorities, leaves })
     }
 
-    /// The certificates that all verifiers accept, as Caddy runs one after the other. `trusted_leaf_certs` are one more verifier.
+    /// The certificates that all verifiers accept, as Caddy runs one after the other. `trusted_leaf_certs` are one more
+    /// verifier.
     fn leaves(&self, build: &mut Build<'_>) -> Result<CertificateList, BuildError> {
         let mut lists = Vec::with_capacity(self.verifiers.len() + 1);
         for (index, verifier) in self.verifiers.iter().enumerate() {

@@ -79,7 +79,8 @@ fn omitted_protocols_and_policies() {
         (&*offered(&["h1"]), &*offered(&["h2"]), &*offered(&["h1", "h2", "h3"])),
         ("http/1.1", "h2", "h2 http/1.1")
     );
-    // A policy of which nothing would be left is an error, unless it drops its connections: without a list, all protocols would be offered.
+    // A policy of which nothing would be left is an error, unless it drops its connections: without a list, all
+    // protocols would be offered.
     let refused = |policy: Value, protocols: &[&str]| read(&json!([policy]), protocols, &json!([])).err();
     let at = "apps.http.servers.s.tls_connection_policies[0].alpn";
     for (alpn, protocols, want) in [

@@ -256,7 +256,8 @@ pub(in super::super) struct AutomationPolicy {
     pub(in super::super) storage: Option<Storage>,
     /// Certificates are obtained when a handshake needs them.
     pub(in super::super) on_demand: bool,
-    /// The sources that a handshake without a certificate queries before the issuers, in this order. Policies with any are on demand.
+    /// The sources that a handshake without a certificate queries before the issuers, in this order. Policies with any
+    /// are on demand.
     pub(in super::super) getters: Vec<CertificateGetter>,
     /// The issuers sign nothing: clients could choose the names, and no endpoint allows or denies them.
     pub(in super::super) is_signing_forbidden: bool,
@@ -318,8 +319,8 @@ impl Automation {
         })
     }
 
-    /// Adds policies for names that no policy lists: those below `.ts.net`, whose certificates Tailscale's daemon supplies. Their other
-    /// settings are those of the policy for all names.
+    /// Adds policies for names that no policy lists: those below `.ts.net`, whose certificates Tailscale's daemon
+    /// supplies. Their other settings are those of the policy for all names.
     ///
     /// # Errors
     /// As for policies on demand: one of the names is a wildcard, and no endpoint allows or denies the names below it.
@@ -433,7 +434,8 @@ impl AutomationConfig {
             build.at(format!("policies[{index}]"), |build| {
                 let mut policy = written.read(defaults, build)?;
                 let is_open = policy.on_demand && policy.lets_clients_choose_names() && automation.permission.is_none();
-                // DEVIATES: Caddy 2.11 logs that only the sources supply certificates here, and lets the issuers sign too.
+                // DEVIATES: Caddy 2.11 logs that only the sources supply certificates here, and lets the issuers sign
+                // too.
                 policy.is_signing_forbidden = is_open && !policy.getters.is_empty();
                 if is_open && !policy.is_signing_forbidden {
                     return build.at("on_demand", |build| Err(build.refuse("no permission", PERMISSION)));
@@ -450,8 +452,8 @@ impl AutomationConfig {
 }
 
 impl OnDemandConfig {
-    /// Returns the URL to ask. A mistake in it is an error only if a policy uses it: a file for several environments may have
-    /// a default that is no URL, as with Baserow's.
+    /// Returns the URL to ask. A mistake in it is an error only if a policy uses it: a file for several environments
+    /// may have a default that is no URL, as with Baserow's.
     fn read(&self, is_used: bool, build: &mut Build<'_>) -> Result<Option<String>, BuildError> {
         let (key, endpoint) = match &self.permission {
             Some(_) if !self.ask.is_empty() => {
@@ -505,7 +507,8 @@ impl AutomationPolicy {
         })
     }
 
-    /// Whether clients can choose the names that a public authority has to sign: the policy covers more names than it lists.
+    /// Whether clients can choose the names that a public authority has to sign: the policy covers more names than it
+    /// lists.
     fn lets_clients_choose_names(&self) -> bool {
         let is_open = self.subjects.is_empty() || self.subjects.iter().any(|subject| subject.starts_with('*'));
         is_open && !matches!(self.issuers.as_slice(), [Issuer::Internal { .. }])

@@ -21,11 +21,11 @@ use crate::worker::Core;
 
 /// Bytes of a FastCGI application's STDERR that are logged for one call; the rest is dropped.
 const STDERR_BYTES_MAX: usize = 4 * 1024;
-/// Interim responses that a call accepts, over any protocol; the proxy forwards fewer. RFC 9110 §15.2 allows any number, so without a
-/// bound an upstream could send them for ever.
+/// Interim responses that a call accepts, over any protocol; the proxy forwards fewer. RFC 9110 §15.2 allows any
+/// number, so without a bound an upstream could send them for ever.
 const INTERIMS_MAX: u16 = 100;
-/// How long a FastCGI application may go on after its response, if there is no `read_timeout`. No client waits for it, so without a bound
-/// one that hangs would keep its connection for ever. Work that takes longer belongs in a queue.
+/// How long a FastCGI application may go on after its response, if there is no `read_timeout`. No client waits for it,
+/// so without a bound one that hangs would keep its connection for ever. Work that takes longer belongs in a queue.
 const APPLICATION_TIME_MAX: Duration = Duration::from_secs(10 * 60);
 
 /// The state of the response. A tunnel's two directions end separately, and the call is over when both have.
@@ -49,8 +49,8 @@ enum Inbound {
     Over,
 }
 
-/// The profiler's view of a call. It receives the begin and the end of each wait for the upstream, because an experiment that makes the
-/// upstream faster delays everything else during these waits.
+/// The profiler's view of a call. It receives the begin and the end of each wait for the upstream, because an
+/// experiment that makes the upstream faster delays everything else during these waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum UpstreamWait {
     /// The request's head is not sent.
@@ -102,8 +102,8 @@ pub(super) struct UpstreamCall {
     wait: UpstreamWait,
 }
 
-/// Returns the names in `Connection`, if it names fields of the head or of the trailers (RFC 9110 §7.6.1). The handler may
-/// change the head before the trailers arrive.
+/// Returns the names in `Connection`, if it names fields of the head or of the trailers (RFC 9110 §7.6.1). The handler
+/// may change the head before the trailers arrive.
 fn connection_names(fields: &FieldMap) -> Option<Box<[u8]>> {
     let is_option =
         |name: &[u8]| [&b"keep-alive"[..], b"close", b"upgrade"].iter().any(|option| name.eq_ignore_ascii_case(option));
@@ -119,8 +119,8 @@ fn connection_names(fields: &FieldMap) -> Option<Box<[u8]>> {
 /// Returns the framing of a request's content.
 pub(super) fn request_framing(body: &Body, request: &Head, machine: &ClientMachine) -> Framing {
     match framing_of(body) {
-        // As in Caddy: HTTP/1.1 has trailers only after chunks (RFC 9112 §7.1.2), so a request of a declared length has some only if a client
-        // of HTTP/2 sent it.
+        // As in Caddy: HTTP/1.1 has trailers only after chunks (RFC 9112 §7.1.2), so a request of a declared length has
+        // some only if a client of HTTP/2 sent it.
         Framing::Sized(_)
             if machine.is_http1()
                 && request.version() == Version::Http2
@@ -152,8 +152,8 @@ impl UpstreamCall {
             }
             Framing::Stream => sending.begin(body),
         }
-        // RFC 9110 §6.6.2. A handler that sets or removes a field also removes its name from the list: a server that merges trailers
-        // with the head would otherwise take the client's value.
+        // RFC 9110 §6.6.2. A handler that sets or removes a field also removes its name from the list: a server that
+        // merges trailers with the head would otherwise take the client's value.
         sending.declare_trailers(call.request().fields());
         let is_connect = call.request().method() == Method::Connect;
         // No wakeup has happened yet, and the first turn must look at the call.
@@ -209,7 +209,8 @@ impl UpstreamCall {
         self.end_wait(at);
     }
 
-    /// Ends the wait for the upstream: `at` is the time at which the kernel received its bytes, or 0 if no bytes ended the wait.
+    /// Ends the wait for the upstream: `at` is the time at which the kernel received its bytes, or 0 if no bytes ended
+    /// the wait.
     pub(super) fn end_wait(&mut self, at: u64) {
         if self.wait == UpstreamWait::Reported {
             self.wait = UpstreamWait::Ended;
@@ -281,7 +282,8 @@ impl UpstreamCall {
         self.is_receiving() && !self.call.mailbox().has_room_or_register(driver)
     }
 
-    /// Continues after a wakeup by the content's source, by the response's reader, or by a handler that gave the call up.
+    /// Continues after a wakeup by the content's source, by the response's reader, or by a handler that gave the call
+    /// up.
     pub(super) fn resume(&mut self, machine: &mut ClientMachine, out: &mut WriteList) {
         if self.inbound == Inbound::ApplicationRunning {
             return;
@@ -290,8 +292,8 @@ impl UpstreamCall {
         if self.inbound != Inbound::Head && self.call.is_taken() {
             self.sending.start();
         }
-        // After the upstream's direction of a tunnel has ended, its reader may be gone. That does not end our direction, which has a
-        // source of its own.
+        // After the upstream's direction of a tunnel has ended, its reader may be gone. That does not end our
+        // direction, which has a source of its own.
         let is_tunnel_open = self.inbound == Inbound::Ended && self.sending.is_open();
         if self.call.is_given_up() && !is_tunnel_open {
             if self.inbound != Inbound::Over {
@@ -398,8 +400,8 @@ impl UpstreamCall {
         }
     }
 
-    /// Returns whether a piece of content may stay in input block `block`. A small piece may not, if the call holds pieces of other blocks:
-    /// many small pieces would each pin a block.
+    /// Returns whether a piece of content may stay in input block `block`. A small piece may not, if the call holds
+    /// pieces of other blocks: many small pieces would each pin a block.
     pub(super) fn may_hold(&mut self, block: u16, is_small: bool) -> bool {
         // An empty mailbox holds no block, so a first piece may always be shared.
         if is_small && self.block != block && !self.call.mailbox().is_empty() {
@@ -484,14 +486,14 @@ impl UpstreamCall {
         report_failure(&self.upstream, kind, now.saturating_duration_since(self.began), cause, now);
     }
 
-    /// Returns whether the request may be sent again on another connection. Only this function decides it, for every protocol and every
-    /// reason:
+    /// Returns whether the request may be sent again on another connection. Only this function decides it, for every
+    /// protocol and every reason:
     ///
-    /// - Never after part of a response arrived. The client may have that part, and a second response would continue it. An interim
-    ///   response counts, 100 (Continue) too: it shows that the upstream began to process the request.
+    /// - Never after part of a response arrived. The client may have that part, and a second response would continue
+    ///   it. An interim response counts, 100 (Continue) too: it shows that the upstream began to process the request.
     /// - At most once, and only a request without content, because content is not kept.
-    /// - If the protocol states that the upstream did not process the request (RFC 9113 §8.7), any method; otherwise only an idempotent
-    ///   one (RFC 9110 §9.2.2).
+    /// - If the protocol states that the upstream did not process the request (RFC 9113 §8.7), any method; otherwise
+    ///   only an idempotent one (RFC 9110 §9.2.2).
     pub(super) fn may_retry(&self, is_known_unprocessed: bool) -> bool {
         !self.has_response
             && !self.is_retry
@@ -500,8 +502,8 @@ impl UpstreamCall {
             && (is_known_unprocessed || self.call.request().method().is_idempotent())
     }
 
-    /// While the reader has bytes to take, the upstream is not late. No event reports when the reader takes the last of them, so the
-    /// effective limit of the response's content is up to twice the configured one.
+    /// While the reader has bytes to take, the upstream is not late. No event reports when the reader takes the last of
+    /// them, so the effective limit of the response's content is up to twice the configured one.
     pub(super) fn note_reader_progress(&mut self, machine: &ClientMachine) {
         let mailbox = self.call.mailbox();
         if matches!(self.inbound, Inbound::Body | Inbound::Tunnel)
@@ -517,8 +519,8 @@ impl UpstreamCall {
         self.sending.has_content() && !machine.writable(self.stream)
     }
 
-    /// Returns the deadline of the upstream's next action, and the error when it passes. `is_blocked`: the kernel accepts no output, so the
-    /// request may not be written yet.
+    /// Returns the deadline of the upstream's next action, and the error when it passes. `is_blocked`: the kernel
+    /// accepts no output, so the request may not be written yet.
     pub(super) fn deadline(
         &self,
         machine: &ClientMachine,
@@ -550,8 +552,8 @@ mod tests {
     use super::*;
     use crate::upstream::fake_call;
 
-    // docs/reverse-proxy.md, `response_header_timeout`: the time begins when the kernel has the whole request. It does not begin again when the
-    // output of other calls was blocked.
+    // docs/reverse-proxy.md, `response_header_timeout`: the time begins when the kernel has the whole request. It does
+    // not begin again when the output of other calls was blocked.
     #[test]
     fn the_time_for_the_head_begins_after_the_request() {
         let (_handle, carried) = fake_call::sent();

@@ -1,4 +1,5 @@
-//! PINGs (RFC 9113 §6.7) that detect an upstream which disappeared without closing the connection. TCP alone would take minutes.
+//! PINGs (RFC 9113 §6.7) that detect an upstream which disappeared without closing the connection. TCP alone would take
+//! minutes.
 
 use std::task::Context as PollContext;
 use std::time::Instant;
@@ -26,8 +27,8 @@ impl Liveness {
         Self { seen: clock::now(), pinged: None, is_unanswered: false }
     }
 
-    /// A call is opened. Its time begins now, unless an earlier call had no answer either: short calls that their clients give up one
-    /// after the other must not hide a dead upstream.
+    /// A call is opened. Its time begins now, unless an earlier call had no answer either: short calls that their
+    /// clients give up one after the other must not hide a dead upstream.
     pub(super) fn open_call(&mut self, is_first: bool) {
         if is_first && !self.is_unanswered {
             *self = Self::now();
@@ -37,8 +38,8 @@ impl Liveness {
 }
 
 impl<T: Transport> ClientConnection<T> {
-    /// Sends PING if it is time, for a connection with open calls. Returns the time of the next PING, or after one the time at which
-    /// the connection counts as dead. `None` without PINGs.
+    /// Sends PING if it is time, for a connection with open calls. Returns the time of the next PING, or after one the
+    /// time at which the connection counts as dead. `None` without PINGs.
     pub(super) fn check_liveness(
         &mut self,
         now: Instant,

@@ -29,7 +29,8 @@ pub(super) enum AwaitedAction {
     Body,
     /// With streams side by side: the [`PeerAction`] of each stream, each with a deadline of its own.
     Streams,
-    /// Send or accept bytes in a half-closed tunnel, or in one whose peer has ended its direction after bytes that are unread.
+    /// Send or accept bytes in a half-closed tunnel, or in one whose peer has ended its direction after bytes that are
+    /// unread.
     Tunnel,
     /// Read our output.
     ReadOutput,
@@ -44,7 +45,8 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
     /// Sets the deadline of the peer's next action, or handles that it has passed.
     pub(super) fn check_deadlines(&mut self, poll_cx: &mut PollContext<'_>, out: &mut WriteList) -> ControlFlow<()> {
         if self.line.input.is_delayed() {
-            // The awaited bytes may be among the delayed ones, which are processed soon. The deadline stays as it is until then.
+            // The awaited bytes may be among the delayed ones, which are processed soon. The deadline stays as it is
+            // until then.
             return ControlFlow::Continue(());
         }
         let awaited = self.awaited_action(poll_cx, out);
@@ -86,8 +88,8 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         };
     }
 
-    /// Returns whether neither received nor sent bytes extend the time of the awaited action. A head has one time limit, however slowly its
-    /// bytes arrive, and only a request ends the wait for it.
+    /// Returns whether neither received nor sent bytes extend the time of the awaited action. A head has one time
+    /// limit, however slowly its bytes arrive, and only a request ends the wait for it.
     pub(super) fn awaits_despite_traffic(&self) -> bool {
         match self.awaited {
             AwaitedAction::Head | AwaitedAction::Request => true,
@@ -97,7 +99,8 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         }
     }
 
-    /// Returns whether received bytes extend the time of the awaited action. For unread output, only accepted output does.
+    /// Returns whether received bytes extend the time of the awaited action. For unread output, only accepted output
+    /// does.
     pub(super) fn is_extended_by_input(&self) -> bool {
         self.awaited != AwaitedAction::ReadOutput && !self.awaits_despite_traffic()
     }
@@ -138,8 +141,8 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         self.exchanges.iter().any(|exchange| self.may_never_end(exchange))
     }
 
-    /// Returns whether the exchange may never end after the peer's end: its handler or its content's source waits, or its content waits for
-    /// window.
+    /// Returns whether the exchange may never end after the peer's end: its handler or its content's source waits, or
+    /// its content waits for window.
     fn may_never_end(&self, exchange: &Exchange) -> bool {
         exchange.is_stalled() || exchange.awaited_action(&self.machine) == Some(PeerAction::OpenWindow)
     }
@@ -231,7 +234,8 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
                 self.check_deadlines(poll_cx, out)
             }
             AwaitedAction::Request | AwaitedAction::Close => {
-                // The protocol's last message, if it has one. One attempt: the close does not wait until the peer accepts it.
+                // The protocol's last message, if it has one. One attempt: the close does not wait until the peer
+                // accepts it.
                 let _ = self.machine.handle_timeout(out);
                 self.flush(poll_cx, out)?;
                 ControlFlow::Break(())
@@ -274,7 +278,8 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
                 self.ending = Ending::PeerGone;
                 return ControlFlow::Break(());
             }
-            // The unread bytes may be requests, which are served if the present ones end in time. Of a tunnel, they are its last ones.
+            // The unread bytes may be requests, which are served if the present ones end in time. Of a tunnel, they are
+            // its last ones.
             Presence::Ended if self.phase == Phase::Open && (self.may_wait_for_ever() || self.has_open_tunnel()) => {
                 self.phase = Phase::EndUnread;
             }

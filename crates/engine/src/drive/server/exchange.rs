@@ -142,7 +142,8 @@ impl Exchange {
         self.sync_reader(machine, poll_cx, out);
     }
 
-    /// Continues after a wakeup: polls the handler's wait, and looks at the content's source and at the request's reader.
+    /// Continues after a wakeup: polls the handler's wait, and looks at the content's source and at the request's
+    /// reader.
     pub(crate) fn resume<M: ServerMachine>(
         &mut self,
         machine: &mut M,
@@ -181,8 +182,8 @@ impl Exchange {
             PumpOutcome::Cut(_) => Ending::BodyFailed,
             PumpOutcome::Panicked => Ending::Panicked,
         };
-        // If the framing shows the cut, a plain close is enough. A reset would also drop the content in the kernel, with which the client
-        // could resume.
+        // If the framing shows the cut, a plain close is enough. A reset would also drop the content in the kernel,
+        // with which the client could resume.
         self.needs_reset = !self.has_framed_end();
         if self.ending == Ending::Complete {
             self.ending = ending;
@@ -194,15 +195,16 @@ impl Exchange {
         self.sending.has_content()
     }
 
-    /// Returns whether a close now would cut the response without a sign of it: it has no end but that of the connection (RFC 9112 §6.3).
-    /// `has_output`: some of it is not written yet.
+    /// Returns whether a close now would cut the response without a sign of it: it has no end but that of the
+    /// connection (RFC 9112 §6.3). `has_output`: some of it is not written yet.
     pub(super) fn is_cut_by_close(&self, has_output: bool) -> bool {
         let is_http10 = self.cx.original().version() == Version::Http10;
         let is_under_way = self.sending.is_open() || has_output && self.sending.has_begun();
         is_under_way && !self.is_tunnel && !self.sending.has_length() && is_http10
     }
 
-    /// Returns whether missing content, or the missing last chunk, shows that the response is not complete (RFC 9112 §8).
+    /// Returns whether missing content, or the missing last chunk, shows that the response is not complete (RFC 9112
+    /// §8).
     fn has_framed_end(&self) -> bool {
         !self.is_tunnel && (self.sending.has_length() || self.cx.original().version() == Version::Http11)
     }
@@ -238,7 +240,8 @@ impl Exchange {
         self.is_tunnel && (self.inbound == Inbound::Open) == self.sending.is_done()
     }
 
-    /// Ends both halves early, for example because the peer reset the stream: cancels the handlers' wait and drops unread content.
+    /// Ends both halves early, for example because the peer reset the stream: cancels the handlers' wait and drops
+    /// unread content.
     pub(crate) fn abort(&mut self, ending: Ending) {
         self.cx.cancel_wait();
         if self.inbound == Inbound::Open {
@@ -249,8 +252,8 @@ impl Exchange {
             self.ending = ending;
         }
         self.sending.finish();
-        // The machine has already returned these bytes to the peer's window, and the exchange may remain for long until its output is
-        // written, so it must not keep the blocks.
+        // The machine has already returned these bytes to the peer's window, and the exchange may remain for long until
+        // its output is written, so it must not keep the blocks.
         self.cx.mailbox().discard_unread();
     }
 
@@ -264,7 +267,8 @@ impl Exchange {
         self.inbound == Inbound::Failed && !self.sending.is_done()
     }
 
-    /// Returns whether a handler waits, or the source of the response's content. A tunnel's source may wait for any time.
+    /// Returns whether a handler waits, or the source of the response's content. A tunnel's source may wait for any
+    /// time.
     pub(crate) fn is_stalled(&self) -> bool {
         self.is_waiting() || !self.is_tunnel && self.sending.awaits_source()
     }
@@ -279,8 +283,8 @@ impl Exchange {
         self.sending.is_done() && self.cx.mailbox().is_abandoned()
     }
 
-    /// Discards bytes of a body without a reader (RFC 9110 §15.5.14): the client's window opens again, so that it comes to the end
-    /// of the body. Beyond the bound a reset is cheaper for both.
+    /// Discards bytes of a body without a reader (RFC 9110 §15.5.14): the client's window opens again, so that it comes
+    /// to the end of the body. Beyond the bound a reset is cheaper for both.
     pub(crate) fn discard<M: ServerMachine>(&mut self, bytes: u64, machine: &mut M, out: &mut WriteList) {
         self.discarded += bytes;
         if self.discarded > self.plan.discard_bytes_max {
@@ -323,8 +327,8 @@ impl Exchange {
         self.inbound == Inbound::Open && self.discards() && self.discarded > self.plan.discard_bytes_max
     }
 
-    /// Returns whether no reader is left of a body whose rest is longer than the bound, by its Content-Length, or else because a handler
-    /// refused it as too long.
+    /// Returns whether no reader is left of a body whose rest is longer than the bound, by its Content-Length, or else
+    /// because a handler refused it as too long.
     fn is_too_long_to_discard(&self, status: StatusCode) -> bool {
         let is_longer = match self.cx.original().fields().content_length() {
             Ok(Some(length)) => length.saturating_sub(self.received) > self.plan.discard_bytes_max,
@@ -370,7 +374,8 @@ impl Exchange {
             mailbox.register_driver_for_drop(poll_cx.waker());
             self.discard_unread(machine, out);
         } else if machine.is_multiplexed() || !is_wanted {
-            // The reader may be another task. It must wake this one, because the peer waits for window, or for 100 (Continue).
+            // The reader may be another task. It must wake this one, because the peer waits for window, or for 100
+            // (Continue).
             mailbox.register_driver(poll_cx.waker());
         }
     }
@@ -379,8 +384,8 @@ impl Exchange {
     fn discard_unread<M: ServerMachine>(&mut self, machine: &mut M, out: &mut WriteList) {
         let unread = self.cx.mailbox().discard_unread();
         if unread > 0 {
-            // Until now the peer waited for the reader, so the peer's time begins here. The reset beyond the bound waits until the
-            // response is written: some clients lose a response that comes together with it.
+            // Until now the peer waited for the reader, so the peer's time begins here. The reset beyond the bound
+            // waits until the response is written: some clients lose a response that comes together with it.
             self.last_progress = clock::now();
             self.discarded += unread as u64;
             if !self.discards_too_much() {
@@ -423,8 +428,8 @@ impl Exchange {
         }
     }
 
-    /// Replaces a 1xx status that a handler gave to its final response. RFC 9110 §15.2 allows it only for interim responses, so it is sent
-    /// as one, and 200 follows, as in Go. A 101 without a tunnel is the handler's fault: 500.
+    /// Replaces a 1xx status that a handler gave to its final response. RFC 9110 §15.2 allows it only for interim
+    /// responses, so it is sent as one, and 200 follows, as in Go. A 101 without a tunnel is the handler's fault: 500.
     #[cold]
     fn after_interim<M: ServerMachine>(
         &mut self,

@@ -44,8 +44,9 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
 
     /// Returns whether backpressure stops the reads.
     pub(super) fn is_read_held_up(&self, poll_cx: &PollContext<'_>, out: &WriteList) -> bool {
-        // While the output or the table of exchanges is full the machine gets no bytes, so a read now could find the peer's end before the
-        // bytes ahead of it are handled. RFC 9112 §9.3.2: pipelined requests that have arrived are served.
+        // While the output or the table of exchanges is full the machine gets no bytes, so a read now could find the
+        // peer's end before the bytes ahead of it are handled. RFC 9112 §9.3.2: pipelined requests that have arrived
+        // are served.
         let handles_none = out.len() >= OUTPUT_BYTES_MAX || self.exchanges.len() >= self.machine.exchanges_max();
         handles_none && !self.line.input.is_empty() || self.is_full_or_register(poll_cx)
     }
@@ -67,8 +68,9 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         }
     }
 
-    /// Handles the peer's end. The peer may have ended only its sending side, or be gone. Complete requests are still served if that takes no
-    /// longer than a lingering close, and responses under way are sent; then the waits of the remaining handlers are dropped.
+    /// Handles the peer's end. The peer may have ended only its sending side, or be gone. Complete requests are still
+    /// served if that takes no longer than a lingering close, and responses under way are sent; then the waits of the
+    /// remaining handlers are dropped.
     pub(super) fn handle_end(&mut self, poll_cx: &mut PollContext<'_>, out: &mut WriteList) {
         if self.line.transport.is_cut() {
             // A tunnel's bytes carry no end of their own, so a truncation would go unnoticed.
@@ -96,8 +98,8 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         is_noticed
     }
 
-    /// Ends our sending side after our direction of a tunnel has ended. If the transport has no room for its last record, later reads
-    /// flush it.
+    /// Ends our sending side after our direction of a tunnel has ended. If the transport has no room for its last
+    /// record, later reads flush it.
     #[cold]
     pub(super) fn end_sending(&mut self, poll_cx: &mut PollContext<'_>) -> ControlFlow<()> {
         self.phase = Phase::WriteClosed;
@@ -107,8 +109,8 @@ impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
         }
     }
 
-    /// Closes after the last response. Closing while the kernel holds unread bytes sends a reset, which may overtake the
-    /// response (RFC 9112 §9.6), so first only our sending side ends.
+    /// Closes after the last response. Closing while the kernel holds unread bytes sends a reset, which may overtake
+    /// the response (RFC 9112 §9.6), so first only our sending side ends.
     pub(super) fn begin_close(&mut self, poll_cx: &mut PollContext<'_>) -> ControlFlow<()> {
         self.ending = Ending::Complete;
         if self.phase == Phase::HalfClosed || !self.needs_lingering_close && self.line.input.is_empty() {

@@ -1,7 +1,7 @@
 //! The limits on the transfer of an exchange's content: the time without progress, or a minimum rate.
 //!
-//! A rate is an average over the time in which the peer had to send or to accept bytes. The time in which the server was at work, or had no
-//! room, does not count.
+//! A rate is an average over the time in which the peer had to send or to accept bytes. The time in which the server
+//! was at work, or had no room, does not count.
 
 use std::time::{Duration, Instant};
 
@@ -40,8 +40,8 @@ impl Exchange {
     pub(super) fn tunnel_idle(&self) -> Duration {
         let timeouts = &self.plan.timeouts;
         let protocol = self.cx.original().fields().get(names::UPGRADE);
-        // A WebSocket's server closes last (RFC 6455 §7.1.1), so its client has nothing left to send. Some proxies leave their stream
-        // open, which would use up the limit of streams.
+        // A WebSocket's server closes last (RFC 6455 §7.1.1), so its client has nothing left to send. Some proxies
+        // leave their stream open, which would use up the limit of streams.
         let is_websocket = protocol.is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket"));
         if is_websocket && self.sending.is_done() { timeouts.linger } else { timeouts.keep_alive }
     }
@@ -51,8 +51,8 @@ impl Exchange {
         has(PeerAction::SendBody) || has(PeerAction::OpenWindow)
     }
 
-    /// Adds the time since the last call to the wait for the action that was awaited then. Without effect for an exchange without a minimum
-    /// rate.
+    /// Adds the time since the last call to the wait for the action that was awaited then. Without effect for an
+    /// exchange without a minimum rate.
     pub(super) fn keep_pace(&mut self, awaited: Option<PeerAction>, now: Instant) {
         if !self.has_rate() {
             return;
@@ -69,8 +69,8 @@ impl Exchange {
         (pace.at, pace.awaited) = (now, awaited);
     }
 
-    /// Returns the deadline of the peer's action. `since` is the time of the last progress; of the content that was queued, `unwritten` bytes
-    /// are still here.
+    /// Returns the deadline of the peer's action. `since` is the time of the last progress; of the content that was
+    /// queued, `unwritten` bytes are still here.
     pub(super) fn deadline(&self, action: PeerAction, since: Instant, unwritten: usize) -> Instant {
         let Some(limit) = self.transfer_limit(action) else { return since + self.tunnel_idle() };
         let (waited, bytes) = match (&self.pace, action) {

@@ -327,8 +327,8 @@ fn a_wake_marks_its_slot_only() {
     assert_eq!(bench.ended(), [complete("/hold")]);
 }
 
-/// Another thread marks a slot and then wakes the task. A poll between the two serves the mark; the second half must not take with
-/// it what that poll registered for the next wake.
+/// Another thread marks a slot and then wakes the task. A poll between the two serves the mark; the second half must
+/// not take with it what that poll registered for the next wake.
 #[test]
 fn a_late_task_wake_consumes_no_other_registration() {
     let mut bench = Bench::new();
@@ -438,8 +438,8 @@ fn the_end_is_read_after_a_long_response_and_a_request() {
     assert_eq!(bench.log(), want);
 }
 
-// docs/limits.md: the times to open a window, to send the rest of a body after the response, and to go on in a half-closed tunnel begin when
-// the peer has to act, however long the server was at work before.
+// docs/limits.md: the times to open a window, to send the rest of a body after the response, and to go on in a
+// half-closed tunnel begin when the peer has to act, however long the server was at work before.
 #[test]
 fn the_peers_time_begins_when_it_has_to_act() {
     check_time("/hold", &[pair::end(1)], |bench| {

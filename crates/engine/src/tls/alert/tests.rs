@@ -6,8 +6,8 @@ const DESCRIPTIONS: [u8; 41] = [
     111, 112, 113, 114, 115, 116, 117, 119, 120, 121, 1, 200, 255,
 ];
 
-/// RFC 8446 §6: "the severity is implicit in the type of alert being sent and the 'level' field can safely be ignored"; only
-/// close_notify and user_canceled are not errors; unknown alerts are.
+/// RFC 8446 §6: "the severity is implicit in the type of alert being sent and the 'level' field can safely be ignored";
+/// only close_notify and user_canceled are not errors; unknown alerts are.
 #[test]
 fn rfc8446_6_the_description_decides() {
     for level in 0..=255 {
@@ -22,8 +22,8 @@ fn rfc8446_6_the_description_decides() {
     }
 }
 
-/// RFC 5246 §7.2: the connection continues after a warning and ends with a fatal alert, even when the RFC requires the opposite
-/// level for the description; close_notify ends it at both levels. Further levels do not exist.
+/// RFC 5246 §7.2: the connection continues after a warning and ends with a fatal alert, even when the RFC requires the
+/// opposite level for the description; close_notify ends it at both levels. Further levels do not exist.
 #[test]
 fn rfc5246_7_2_the_level_decides() {
     for level in 0..=255 {

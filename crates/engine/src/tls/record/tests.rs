@@ -5,8 +5,8 @@ use super::*;
 
 fn pair(suite: SupportedCipherSuite, name: &str, sequence: u64) -> (Sealer, Opener) {
     let secrets = || {
-        // `AeadKey` is always made of 32 bytes, and only rustls's key schedule can shorten it; so suites with shorter keys
-        // cannot be tested here.
+        // `AeadKey` is always made of 32 bytes, and only rustls's key schedule can shorten it; so suites with shorter
+        // keys cannot be tested here.
         let (key, iv) = (AeadKey::from([7; 32]), Iv::new([9; 12]));
         if name.contains("CHACHA20") {
             ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv }

@@ -222,8 +222,8 @@ fn records_in(mut bytes: &[u8]) -> u64 {
     count
 }
 
-/// RFC 5246 §7.2.2, §7.4.1.1: a client's request for a renegotiation is declined with a warning and a server's is ignored; the
-/// connection continues. Any further handshake message is a fault.
+/// RFC 5246 §7.2.2, §7.4.1.1: a client's request for a renegotiation is declined with a warning and a server's is
+/// ignored; the connection continues. Any further handshake message is a fault.
 #[test]
 fn rfc5246_7_4_1_1_another_handshake_is_declined() {
     let request: &[u8] = &[0, 0, 0, 0];

@@ -40,7 +40,8 @@ fn faulted<E: Endpoint, S: SideData>(
     }
 }
 
-/// RFC 8446 §5.1, §6: a fault within a message causes an alert under our keys. The server has a part of the client's Finished.
+/// RFC 8446 §5.1, §6: a fault within a message causes an alert under our keys. The server has a part of the client's
+/// Finished.
 #[test]
 fn rfc8446_5_1_a_server_faults_amid_a_finished() {
     let fixture = TlsFixture::new(TLS13);
@@ -121,8 +122,8 @@ fn rfc5246_6_2_1_a_fault_before_keys() {
     }
 }
 
-/// RFC 5246 §7.1 when our next record is already protected: a client that waits for the server's Finished, and a server that
-/// resumes a session and waits for the client's Finished.
+/// RFC 5246 §7.1 when our next record is already protected: a client that waits for the server's Finished, and a server
+/// that resumes a session and waits for the client's Finished.
 #[test]
 fn rfc5246_7_1_a_fault_after_our_change_cipher_spec() {
     let fixture = TlsFixture::new(TLS12);

@@ -11,7 +11,8 @@ use crate::value::{Element, Entries, Map, Value};
 /// A text that was read.
 pub(super) struct ReadJson {
     pub(super) value: Value,
-    /// Why the text is no JSON, or has a number that no float can hold. In the second case the value has nil in its place.
+    /// Why the text is no JSON, or has a number that no float can hold. In the second case the value has nil in its
+    /// place.
     pub(super) error: Option<String>,
 }
 

@@ -182,8 +182,8 @@ impl NameStats {
     }
 }
 
-/// A hash of a field. Two fields with equal fingerprints usually differ at most in the middle of the name or value, or in
-/// the name's case.
+/// A hash of a field. Two fields with equal fingerprints usually differ at most in the middle of the name or value, or
+/// in the name's case.
 pub(super) fn fingerprint(name: &[u8], value: &[u8]) -> u32 {
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut hash = (name.len() as u64) << 32 | value.len() as u64;

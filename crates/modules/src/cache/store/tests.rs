@@ -265,8 +265,8 @@ fn an_older_file_replaces_no_newer_response() {
     check(&store);
 }
 
-// RFC 9111 §4, §4.2.3: of several responses the latest counts, by the time of its generation. That of a file has an age,
-// also if it is read later than another was received.
+// RFC 9111 §4, §4.2.3: of several responses the latest counts, by the time of its generation. That of a file has an
+// age, also if it is read later than another was received.
 #[test]
 fn the_age_of_a_file_counts() {
     let (store, now) = (Store::new(1 << 20), Instant::now());

@@ -99,8 +99,8 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    /// Reads the directory. An entry that cannot be inspected (removed during the read, or a dangling link) is shown with
-    /// its own metadata, or omitted if that is unavailable too. Blocks.
+    /// Reads the directory. An entry that cannot be inspected (removed during the read, or a dangling link) is shown
+    /// with its own metadata, or omitted if that is unavailable too. Blocks.
     pub(super) fn read(
         directory: &[u8],
         names: &Resolved,

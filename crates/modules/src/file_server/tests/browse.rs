@@ -151,7 +151,8 @@ fn nested_directories() {
     // Relative links need the trailing slash.
     let answer = kit.send(&Request::get("/a%20%26%20b?sort=size"));
     assert_eq!((answer.status, answer.field("location")), (308, Some("/a%20%26%20b/?sort=size")));
-    // Caddy: the redirect also happens without `canonical_uris`. Not in Caddy: also where handle_path stripped the whole path.
+    // Caddy: the redirect also happens without `canonical_uris`. Not in Caddy: also where handle_path stripped the
+    // whole path.
     let mut plain = directory.kit(json!({ "browse": {}, "canonical_uris": false }));
     assert_eq!(plain.send(&Request::get("/a%20%26%20b")).field("location"), Some("/a%20%26%20b/"));
     let strip = json!({ "handler": "rewrite", "strip_path_prefix": "/files" });
@@ -327,14 +328,15 @@ fn concurrent_listings_are_bounded() {
         }
         assert!(jobs.len() < 20, "{jobs:?}");
     }
-    // Lookups of four directories, then never more than two listings; the second request for one of them may find it made.
+    // Lookups of four directories, then never more than two listings; the second request for one of them may find it
+    // made.
     let made = jobs.iter().skip(1).sum::<usize>();
     assert!(jobs[0] == 4 && jobs[1..].iter().all(|&jobs| jobs <= 2), "{jobs:?}");
     assert!((4..=5).contains(&made), "{jobs:?}");
 }
 
-// A request that waits for its permit finds the listing that the one before it has made, in any sequence in which the engine
-// polls them.
+// A request that waits for its permit finds the listing that the one before it has made, in any sequence in which the
+// engine polls them.
 #[test]
 fn requests_for_one_directory_wait_for_its_listing() {
     let directory = sorted();

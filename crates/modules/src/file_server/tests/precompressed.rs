@@ -68,7 +68,8 @@ fn choice_of_the_version() {
     assert_eq!(kit.send(&socket).text(), "plain");
 }
 
-// Caddy: a variant is looked up next to the file, and never used without it; hidden variants and directories are skipped.
+// Caddy: a variant is looked up next to the file, and never used without it; hidden variants and directories are
+// skipped.
 #[test]
 fn locations_of_versions() {
     let directory = directory();

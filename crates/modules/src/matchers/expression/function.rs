@@ -363,8 +363,8 @@ fn format(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     let _ = out.write_fmt(text);
 }
 
-// Go, strconv.ParseFloat: an underscore may stand between digits, and a number that is too large is an error. The numbers
-// in hexadecimal digits that Go reads too are errors here.
+// Go, strconv.ParseFloat: an underscore may stand between digits, and a number that is too large is an error. The
+// numbers in hexadecimal digits that Go reads too are errors here.
 fn float(text: &str) -> Option<f64> {
     let is_digit = |at: usize| text.as_bytes().get(at).is_some_and(u8::is_ascii_digit);
     let mut underscores = text.match_indices('_');

@@ -48,7 +48,8 @@ const RANGE: Halt = Halt::Error("an expression's time or duration is out of rang
 
 /// Parses a timestamp of RFC 3339, with its `T` and its offset.
 ///
-/// The last day of the year 9999 is beyond jiff's range. Expressions have it for "never", so that it is the last timestamp.
+/// The last day of the year 9999 is beyond jiff's range. Expressions have it for "never", so that it is the last
+/// timestamp.
 pub(super) fn timestamp(text: &str) -> Option<Timestamp> {
     // jiff also reads other forms of ISO 8601: with a space, without seconds, or with a zone in brackets.
     let byte = |at: usize| text.as_bytes().get(at).copied();

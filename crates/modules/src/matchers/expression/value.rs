@@ -12,8 +12,9 @@ use super::evaluate::Halt;
 /// (`replace`, nested lists), so both are bounded.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 const VALUES_MAX: usize = 1024 * 1024;
-/// Most work of one evaluation, in bytes of strings that are read or written. An evaluation occupies its worker, so its time
-/// must be bounded too: a list that the client sends, and a string that is as long, would be read once for each item.
+/// Most work of one evaluation, in bytes of strings that are read or written. An evaluation occupies its worker, so its
+/// time must be bounded too: a list that the client sends, and a string that is as long, would be read once for each
+/// item.
 const WORK_MAX: usize = 128 * 1024 * 1024;
 /// The work to visit a list item in a macro, with a small body.
 const VISIT_WORK: usize = 1024;

@@ -106,8 +106,8 @@ fn files_and_directories() {
     check(&directory, tries, &[("/foo.php.php/", "/foo.php.php/index.php file"), ("/foodir/", "/index.php file")]);
 }
 
-// Caddy, celFileMatcherMacroExpander: in an expression a candidate is the value of a placeholder, so a path with a slash
-// at its end is a directory. Not in Caddy: wildcards in the value are literal.
+// Caddy, celFileMatcherMacroExpander: in an expression a candidate is the value of a placeholder, so a path with a
+// slash at its end is a directory. Not in Caddy: wildcards in the value are literal.
 #[test]
 fn candidates_of_an_expression() {
     let directory = site();
@@ -328,8 +328,8 @@ fn wildcards() {
     check(&directory, split, &[("/a*b", "/index.php file /a*b")]);
 }
 
-// docs/caddyfile.md, files: wildcards count only in the configuration's text. A root's placeholder without a value is the
-// current directory, which is the crate's in tests.
+// docs/caddyfile.md, files: wildcards count only in the configuration's text. A root's placeholder without a value is
+// the current directory, which is the crate's in tests.
 #[test]
 fn values_known_at_load() {
     let directory = site();
@@ -461,8 +461,8 @@ fn together_with_other_matchers() {
     }
 }
 
-// Caddy: the placeholders are those of the last matcher that matched. A matcher that waited sets them again when the route
-// is evaluated again, since an earlier one that did not wait does so too.
+// Caddy: the placeholders are those of the last matcher that matched. A matcher that waited sets them again when the
+// route is evaluated again, since an earlier one that did not wait does so too.
 #[test]
 fn placeholders_of_the_last_match() {
     let directory = site();

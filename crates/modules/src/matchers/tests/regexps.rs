@@ -100,7 +100,8 @@ fn groups_fill_placeholders() {
     assert_eq!(kit.send(&Request::get("/%ff%c3%c3%a4%80")).body, b"\xff,\xc3,\xc3\xa4,\x80");
 }
 
-// Caddy, tls.handshake_match.sni_regexp: placeholders in the pattern are replaced at load, one without a value by no text.
+// Caddy, tls.handshake_match.sni_regexp: placeholders in the pattern are replaced at load, one without a value by no
+// text.
 #[test]
 fn sni_regexp() {
     let mut registry = registry();

@@ -148,7 +148,8 @@ impl Sets {
     }
 
     /// Makes the upstreams of an answer, which is given with the port and the name of its source. Those that were there
-    /// before are kept, with their connections. A record that is no address is left out; it is an error if none is left.
+    /// before are kept, with their connections. A record that is no address is left out; it is an error if none is
+    /// left.
     fn make(
         &self,
         cx: &Context,

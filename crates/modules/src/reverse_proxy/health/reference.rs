@@ -63,8 +63,8 @@ pub(super) struct Destination {
     pub(super) target: Box<str>,
 }
 
-/// Resolves a redirect's `Location` against the target of the request (RFC 3986 §5.2.2). `None` if it is no reference to
-/// HTTP.
+/// Resolves a redirect's `Location` against the target of the request (RFC 3986 §5.2.2). `None` if it is no reference
+/// to HTTP.
 pub(super) fn resolve(base: &str, location: &str) -> Option<Destination> {
     let Reference { scheme, authority, path, query } = Reference::parse(location);
     if let Some(scheme) = scheme

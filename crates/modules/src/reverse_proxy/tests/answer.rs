@@ -43,8 +43,8 @@ fn fields_of_the_response() {
     }
 }
 
-// RFC 9110 §7.6.1: fields that Connection names are not forwarded. Each name is compared with each field, so there are at
-// most 100 of them, as in requests; an interim response with more is dropped.
+// RFC 9110 §7.6.1: fields that Connection names are not forwarded. Each name is compared with each field, so there are
+// at most 100 of them, as in requests; an interim response with more is dropped.
 #[test]
 fn names_in_connection_have_a_bound() {
     let named = |count: usize| (0..count).map(|number| format!("x-{number}")).collect::<Vec<_>>().join(", ");

@@ -178,8 +178,8 @@ fn placeholders() {
     }
 }
 
-// Any number of made-up names displaces no set of upstreams, whose connections and failures would be gone. A set that has
-// to go leaves its failures for the time when it comes back.
+// Any number of made-up names displaces no set of upstreams, whose connections and failures would be gone. A set that
+// has to go leaves its failures for the time when it comes back.
 #[test]
 fn names_without_upstreams_are_forgotten_first() {
     let mut kit = kit(json!({
@@ -311,8 +311,8 @@ fn failed_once(kit: &mut Kit) -> Pending {
     pending.poll(kit).expect_err("there is another attempt")
 }
 
-// Only the retry waits for its lookup: the answer is good for other requests until `refresh` is over. If the lookup takes too
-// long, or too many wait for it, the retry uses the answer too.
+// Only the retry waits for its lookup: the answer is good for other requests until `refresh` is over. If the lookup
+// takes too long, or too many wait for it, the retry uses the answer too.
 #[test]
 fn a_lookup_for_a_retry_delays_no_other_request() {
     let mut kit = kit(json!({

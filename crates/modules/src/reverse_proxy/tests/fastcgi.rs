@@ -223,7 +223,8 @@ fn the_host_and_tls() {
             [("SERVER_NAME", name), ("SERVER_PORT", port), ("HTTP_HOST", host), ("HTTPS", "-"), ("SSL_PROTOCOL", "-")];
         check(&mut kit, &Request::get("/").field("Host", host), &want);
     }
-    // RFC 3875 §4.1.14: the name of the server to which the client directs the request, which is never the application's own.
+    // RFC 3875 §4.1.14: the name of the server to which the client directs the request, which is never the
+    // application's own.
     let nameless = [("SERVER_NAME", ""), ("SERVER_PORT", "80"), ("HTTP_HOST", "")];
     check(&mut kit, &Request::get("/").without("Host").version(Version::Http10), &nameless);
     let facts = TlsFacts { version: "tls1.3", cipher_suite: "TLS_AES_128_GCM_SHA256", ..TlsFacts::default() };
@@ -436,8 +437,8 @@ fn content() {
     pending.cancel(&mut kit);
 }
 
-// RFC 3875 §4.1.2: the length is that of the content that the program gets. A page that is a program is run for a request whose
-// content the first application has got.
+// RFC 3875 §4.1.2: the length is that of the content that the program gets. A page that is a program is run for a
+// request whose content the first application has got.
 #[test]
 fn a_program_after_another_handler_has_taken_the_content() {
     let first = proxy(json!({ "handle_response": [{ "routes": [{ "handle": [

@@ -444,7 +444,8 @@ fn names_without_addresses() {
     assert_eq!(pending.finish(&mut kit).status, 200);
 }
 
-// crates/httpgrpc/proto: frames of an unknown part are skipped. The decoder yields while it decompresses them, and the call continues.
+// crates/httpgrpc/proto: frames of an unknown part are skipped. The decoder yields while it decompresses them, and the
+// call continues.
 #[test]
 fn skipped_frames_of_a_stream() {
     let mut kit = grpc(json!({ "stream": true, "max_message_size": 100 }));

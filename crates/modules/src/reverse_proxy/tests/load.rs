@@ -432,8 +432,9 @@ fn a_server_name_for_each_request() {
     }
 }
 
-// Caddy, `network_proxy url` with placeholders: those of the environment at load, those of a request with each one. Requests with different
-// proxies share no connection. TLS to the proxy has the transport's settings, except for the name.
+// Caddy, `network_proxy url` with placeholders: those of the environment at load, those of a request with each one.
+// Requests with different proxies share no connection. TLS to the proxy has the transport's settings, except for the
+// name.
 #[test]
 fn a_network_proxy_for_each_request() {
     let transport = json!({
@@ -469,7 +470,8 @@ fn a_network_proxy_for_each_request() {
     }
 }
 
-// CertMagic writes Ed25519 keys under this label, and Go reads any that ends in PRIVATE KEY. RFC 7468 §3: the end of a section takes a line.
+// CertMagic writes Ed25519 keys under this label, and Go reads any that ends in PRIVATE KEY. RFC 7468 §3: the end of a
+// section takes a line.
 #[test]
 fn client_certificates_from_pem_files() {
     let directory = std::env::temp_dir().join(format!("causeway-proxy-pem-{}", std::process::id()));

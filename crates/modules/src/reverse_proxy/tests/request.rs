@@ -48,8 +48,8 @@ fn connection_specific_fields_are_not_forwarded() {
     }
 }
 
-// RFC 9110 §7.6.2: a proxy decrements Max-Forwards of OPTIONS and TRACE, and is the final recipient of a request with 0. A value that is
-// not valid, and the field with other methods, have no meaning.
+// RFC 9110 §7.6.2: a proxy decrements Max-Forwards of OPTIONS and TRACE, and is the final recipient of a request
+// with 0. A value that is not valid, and the field with other methods, have no meaning.
 #[test]
 fn max_forwards() {
     for method in ["OPTIONS", "TRACE", "GET", "POST"] {

@@ -84,8 +84,8 @@ fn accept(key: &str) -> String {
     BASE64_STANDARD.encode(Sha1::digest(format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11")))
 }
 
-// RFC 6455 §4.1: a client fails a WebSocket whose handshake has no Upgrade in Connection, or another answer to its key. One
-// of HTTP/2 has no key (RFC 8441 §5), so the proxy checks the handshake in its place.
+// RFC 6455 §4.1: a client fails a WebSocket whose handshake has no Upgrade in Connection, or another answer to its key.
+// One of HTTP/2 has no key (RFC 8441 §5), so the proxy checks the handshake in its place.
 #[test]
 fn the_handshake_is_checked_for_clients_of_http2() {
     assert_eq!(accept("dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", "RFC 6455 §1.3");
@@ -111,7 +111,8 @@ fn the_handshake_is_checked_for_clients_of_http2() {
     }
 }
 
-// RFC 9110 §7.8: the upstream chooses from the protocols of the list. docs/reverse-proxy.md: `Server` is the upstream's.
+// RFC 9110 §7.8: the upstream chooses from the protocols of the list. docs/reverse-proxy.md: `Server` is the
+// upstream's.
 #[test]
 fn the_upstream_chooses_the_protocol() {
     let mut kit = kit(json!({}));
@@ -240,8 +241,8 @@ fn an_upgrade_after_content() {
     assert_eq!(pending.finish(&mut kit).status, 400);
 }
 
-// `request_body` with `set` replaces content, and a WebSocket's request has none (RFC 6455 §4.1): as in Caddy, the tunnel
-// has the client's bytes.
+// `request_body` with `set` replaces content, and a WebSocket's request has none (RFC 6455 §4.1): as in Caddy, the
+// tunnel has the client's bytes.
 #[test]
 fn a_replaced_body_is_none_of_the_tunnel() {
     let replace = json!({ "handler": "request_body", "set": "replaced" });

@@ -15,7 +15,8 @@ pub(super) enum KeyKind {
 }
 
 impl Translator<'_> {
-    /// Adds the options of a key to `lines`. `None` after a note: without the whole key a response could be for other requests.
+    /// Adds the options of a key to `lines`. `None` after a note: without the whole key a response could be for other
+    /// requests.
     pub(super) fn cache_key(
         &mut self,
         out: &mut Vec<String>,

@@ -132,7 +132,8 @@ fn conditions_without_an_equivalent() {
     }
 }
 
-// nginx's documentation of `$https` ("`on` if connection operates in SSL mode, or an empty string otherwise"), `$is_args` and `if`.
+// nginx's documentation of `$https` ("`on` if connection operates in SSL mode, or an empty string otherwise"),
+// `$is_args` and `if`.
 #[test]
 fn conditions_of_usual_sites() {
     for (condition, matcher) in [
@@ -166,7 +167,8 @@ fn conditions_of_usual_sites() {
     }
 }
 
-// nginx keeps the groups of the last expression that has matched, in whichever location or rule: `$1` is not empty without one of its own.
+// nginx keeps the groups of the last expression that has matched, in whichever location or rule: `$1` is not empty
+// without one of its own.
 #[test]
 fn groups_of_other_rules() {
     let page =

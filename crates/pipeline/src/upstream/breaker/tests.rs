@@ -174,8 +174,8 @@ fn probes_without_result() {
     assert_eq!(breaker.phase(later), BreakerPhase::Closed);
 }
 
-// Workers on threads of their own: one of them opens the breaker, one probes at a time, one closes it, and no request is
-// lost from the count.
+// Workers on threads of their own: one of them opens the breaker, one probes at a time, one closes it, and no request
+// is lost from the count.
 #[test]
 fn many_threads() {
     const THREADS: usize = 4;
@@ -226,8 +226,8 @@ fn clocks_that_differ() {
     assert!(fail(&breaker, now).is_some(), "all four count");
 }
 
-// Equal settings share a breaker, also after no handler had it (an upstream that left DNS); others have their own, and an
-// unused one does not make the upstream unhealthy.
+// Equal settings share a breaker, also after no handler had it (an upstream that left DNS); others have their own, and
+// an unused one does not make the upstream unhealthy.
 #[test]
 fn breakers_of_an_upstream() {
     let status = Metrics::default().upstream("a:1");

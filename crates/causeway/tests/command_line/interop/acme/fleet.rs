@@ -1,5 +1,5 @@
-//! A fleet: three servers with one storage. A load balancer spreads the connections to one address over them. Pebble verifies each challenge by three
-//! connections, so each server has to answer it.
+//! A fleet: three servers with one storage. A load balancer spreads the connections to one address over them. Pebble
+//! verifies each challenge by three connections, so each server has to answer it.
 
 use std::io;
 use std::net::{Shutdown, TcpListener};
@@ -10,7 +10,8 @@ use std::thread;
 use super::*;
 use crate::redis::RedisProcess;
 
-/// Forwards connections to `port` to the backends in turn, until the test program ends. Returns the number of connections so far.
+/// Forwards connections to `port` to the backends in turn, until the test program ends. Returns the number of
+/// connections so far.
 fn balance(port: u16, backends: [u16; 3]) -> Arc<AtomicUsize> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
     let count = Arc::new(AtomicUsize::new(0));
@@ -30,7 +31,8 @@ fn balance(port: u16, backends: [u16; 3]) -> Arc<AtomicUsize> {
     count
 }
 
-/// Starts three servers with this storage, which obtain one certificate for a site with these properties of its issuer, and serve it.
+/// Starts three servers with this storage, which obtain one certificate for a site with these properties of its issuer,
+/// and serve it.
 #[track_caller]
 fn check(pebble: &Pebble, properties: &str, storage: &str) {
     let dir = Directory::new();
@@ -103,7 +105,8 @@ fn tls_alpn_01_with_redis() {
     assert_eq!(redis.keys("*challenge_tokens*"), [""; 0]);
 }
 
-// A Causeway answers the challenge of a Caddy with the same directory, in acmez's JSON: Caddy's ports are not those that Pebble verifies.
+// A Causeway answers the challenge of a Caddy with the same directory, in acmez's JSON: Caddy's ports are not those
+// that Pebble verifies.
 #[test]
 fn a_challenge_of_caddy() {
     let (Some(caddy), Some(pebble)) = (caddy(), http_only()) else { return };

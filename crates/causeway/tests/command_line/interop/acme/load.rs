@@ -22,8 +22,8 @@ fn get_all(root: &Path, names: &[String], port: u16) -> Result<(), String> {
     if body == want { Ok(()) } else { Err(format!("found the bodies {body:?}")) }
 }
 
-// docs/https.md, "Renewal": a handshake finds the old certificate or the new one, never neither. All names are due at once (RFC 9773), and no
-// client sees a failed handshake or request.
+// docs/https.md, "Renewal": a handshake finds the old certificate or the new one, never neither. All names are due at
+// once (RFC 9773), and no client sees a failed handshake or request.
 #[test]
 fn renewals_while_clients_connect() {
     let Some(pebble) = Pebble::start(Settings::default()) else { return };
