@@ -18,7 +18,7 @@ mod rust;
 mod subjects;
 mod words;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -310,12 +310,16 @@ impl ProseTally {
     }
 
     fn long_comments(&mut self, path: &str, text: &str, source: &RustSource) {
-        let commented: BTreeSet<usize> = source.comments.iter().map(|comment| comment.line).collect();
-        for (line, (text, code)) in (1..).zip(text.lines().zip(source.code.lines())) {
-            // The code has the same lines, with blanks for comments and for the content of strings.
-            let is_comment = commented.contains(&line) && code.trim().is_empty();
-            if is_comment && text.chars().count() > COMMENT_WIDTH_MAX {
-                self.long_comments.push(TextPlace { at: format!("{path}:{line}"), text: shortened(text) });
+        let lines: Vec<(&str, &str)> = text.lines().zip(source.code.lines()).collect();
+        let mut in_fence = false;
+        for comment in &source.comments {
+            // A diagram or an example may be wider.
+            in_fence ^= comment.text.starts_with("```");
+            // The code has the same lines, with blanks for comments.
+            let Some((text, code)) = lines.get(comment.line - 1) else { continue };
+            if !in_fence && code.trim().is_empty() && text.chars().count() > COMMENT_WIDTH_MAX {
+                let at = format!("{path}:{}", comment.line);
+                self.long_comments.push(TextPlace { at, text: shortened(text) });
             }
         }
     }
@@ -478,7 +482,9 @@ mod tests {
     #[test]
     fn only_lines_of_comments_may_be_too_long() {
         let (fits, long) = ("é".repeat(COMMENT_WIDTH_MAX - 3), "é".repeat(COMMENT_WIDTH_MAX - 2));
-        let text = format!("// {fits}\n// {long}\nlet a = \"{long}\"; // {long}\nlet b = \"// {long}\";\n/// {long}\n");
+        let text = format!(
+            "// {fits}\n// {long}\nlet a = \"{long}\"; // {long}\nlet b = \"// {long}\";\n/// {long}\n//! ```text\n//! {long}\n//! ```\n"
+        );
         let counts = counts(&[("crates/h1/src/a.rs", &text)]);
         let count = counts.iter().find(|count| count.name == "comments.long_lines").unwrap();
         let at: Vec<&str> = count.places.iter().map(|place| place.at.as_str()).collect();
