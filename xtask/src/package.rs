@@ -117,13 +117,18 @@ fn tarball(workspace: &Workspace, target: &str, native: &Path, out: &Path) -> an
     Ok(Ok(path))
 }
 
-/// Installs the guides, which messages of the program refer to, such as `docs/refused.md`.
+/// Installs the guides, which messages of the program refer to, such as `docs/refused.md`, and beside them the files
+/// for Prometheus and Grafana to which docs/operations.md has links.
 fn guides(workspace: &Workspace, to: &Path) -> anyhow::Result<()> {
     for entry in fs::read_dir(workspace.root.join("docs"))? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "md") {
             install(&path, &to.join(path.file_name().context("a file has a name")?), 0o644)?;
         }
+    }
+    let monitoring = out_of(to)?.join("packaging/monitoring");
+    for file in ["grafana-dashboard.json", "prometheus-alerts.yml"] {
+        install(&workspace.root.join("packaging/monitoring").join(file), &monitoring.join(file), 0o644)?;
     }
     Ok(())
 }

@@ -1,5 +1,8 @@
 //! Workspaces that must be refused, and similar ones that must not.
 
+use std::collections::BTreeSet;
+use std::path::Path;
+
 use serde_json::json;
 
 use super::{forbidden_dependencies, members, sources};
@@ -131,4 +134,32 @@ fn files_are_searched_and_tests_left_out() {
     std::fs::remove_dir_all(&directory).unwrap();
     assert_eq!(violations.len(), 2, "{violations:?}");
     assert!(violations[0].starts_with("inner/a.rs:2:") && violations[1].starts_with("lib.rs:2:"), "{violations:?}");
+}
+
+/// The table in SECURITY.md lists exactly the files that contain unsafe code outside of tests.
+#[test]
+fn the_table_of_unsafe_code_is_complete() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let page = std::fs::read_to_string(root.join("SECURITY.md")).unwrap();
+    let (_, table) = page.split_once("| where | why |\n|---|---|\n").expect("the table");
+    let cells = table.lines().take_while(|line| line.starts_with('|')).filter_map(|row| row.split('|').nth(1));
+    let listed: BTreeSet<String> =
+        cells.flat_map(|cell| cell.split('`').skip(1).step_by(2).flat_map(alternatives)).collect();
+    let mut found = BTreeSet::new();
+    for line in sources::violations(&root.join("crates"), &["expect(unsafe_code"], &root.join("crates")).unwrap() {
+        let path = line.split(':').next().unwrap();
+        // The test kit is for tests, and examples are no part of the program.
+        if !path.starts_with("testkit/") && path.contains("/src/") {
+            found.insert(path.to_owned());
+        }
+    }
+    assert!(found.len() > 10, "{found:?}");
+    assert_eq!(found, listed);
+}
+
+/// Returns the paths of `a/{b,c}.rs`.
+fn alternatives(pattern: &str) -> Vec<String> {
+    let Some((before, rest)) = pattern.split_once('{') else { return vec![pattern.to_owned()] };
+    let (inner, after) = rest.split_once('}').expect("a closing brace");
+    inner.split(',').map(|word| format!("{before}{word}{after}")).collect()
 }

@@ -27,6 +27,8 @@ const CONTENT: &[&str] = &[
     "/usr/share/doc/causeway/changelog.Debian.gz",
     "/usr/share/doc/causeway/changelog.gz",
     "/usr/share/doc/causeway/copyright",
+    "/usr/share/doc/causeway/packaging/monitoring/grafana-dashboard.json",
+    "/usr/share/doc/causeway/packaging/monitoring/prometheus-alerts.yml",
     "/usr/share/fish/vendor_completions.d/causeway.fish",
     "/usr/share/lintian/overrides/causeway",
     "/usr/share/zsh/vendor-completions/_causeway",

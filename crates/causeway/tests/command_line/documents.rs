@@ -130,6 +130,21 @@ fn the_list_of_policies_is_correct() {
     assert_eq!(listed, causeway_config::selection_policies().iter().copied().collect());
 }
 
+/// docs/from-nginx.md shows a translation as the program prints it.
+#[test]
+fn the_translation_of_the_page_about_nginx_is_correct() {
+    let text = document("docs/from-nginx.md");
+    let (_, text) = text.split_once("$ cat ex.conf\n").expect("the configuration");
+    let (configuration, text) = text.split_once("$ causeway ").expect("the command");
+    let (command, text) = text.split_once('\n').expect("the output");
+    let shown = text.split("```").next().unwrap();
+    let directory = Directory::with(&[("ex.conf", configuration)]);
+    let output = directory.command(&command.split(' ').collect::<Vec<_>>()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let printed = [output.stderr, output.stdout].concat();
+    assert_eq!(String::from_utf8_lossy(&printed), shown);
+}
+
 fn document(path: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)).unwrap()
 }
