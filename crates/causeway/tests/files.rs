@@ -184,6 +184,9 @@ fn file_server_browse() {
     }
     let mut kit = site.kit("root ROOT\nfile_server {\nbrowse {\nfile_limit 2\n}\n}");
     assert_eq!(names(&mut kit, "/files/").len(), 2);
+    // As in Caddy, a negative number is no limit.
+    let mut kit = site.kit("root ROOT\nfile_server {\nbrowse {\nfile_limit -1\n}\n}");
+    assert_eq!(names(&mut kit, "/files/").len(), 4);
     let mut kit = site.kit("root ROOT\nfile_server browse");
     assert_eq!(summary(&kit.send(&Request::get("/files"))), "308 /files/");
     assert!(kit.send(&Request::get("/files/")).text().contains("a-long-name.txt"));

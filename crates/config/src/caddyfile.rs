@@ -532,6 +532,11 @@ fn site(block: &ServerBlock, session: &Session<'_>) -> Result<EvaluatedSite, Err
     for key in &block.keys {
         let address = Address::parse(key)?;
         warn_of_unusable_host(key, &address, session);
+        if !address.path.is_empty() {
+            let message =
+                format!("a path in a site's address is deprecated, please use 'handle {}' instead", address.path);
+            session.warn(key, message);
+        }
         addresses.push(address);
     }
     Ok(EvaluatedSite { keys: block.keys.clone(), addresses, outputs, invoked: session.invoked.take() })

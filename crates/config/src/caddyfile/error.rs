@@ -268,6 +268,15 @@ impl Error {
 }
 
 impl ErrorKind {
+    /// Whether the unknown name is that of something that a plugin of Caddy can add: an option or a module.
+    fn may_be_of_a_plugin(&self) -> bool {
+        match self {
+            Self::UnknownGlobalOption { .. } => true,
+            Self::Unknown { rule, .. } => rule.ends_with("module not registered"),
+            _ => false,
+        }
+    }
+
     /// Whether Caddy's message has a position. Caddy finds the other errors after parsing, when positions are lost.
     fn has_position(&self) -> bool {
         !matches!(
@@ -340,7 +349,7 @@ impl fmt::Display for Error {
                 }
                 if let Some(words) = hint::removed(name) {
                     write!(f, "; {words}")?;
-                } else if matches!(kind, ErrorKind::UnknownGlobalOption { .. }) && hint::of_a_plugin(name).is_some() {
+                } else if kind.may_be_of_a_plugin() && hint::of_a_plugin(name).is_some() {
                     write_plugin(f, name)?;
                 } else if !expected.is_empty() {
                     write!(f, "; expected {}", expected.join(", "))?;

@@ -119,6 +119,9 @@ pub(crate) fn of_a_plugin(name: &str) -> Option<(&'static str, &'static str)> {
         (&["authelia"], "caddy-authelia", "forward_auth to Authelia"),
         (&["http_cache"], "http-cache", "cache"),
         (&["zlog"], "zlog", "log"),
+        (&["if"], "caddy-conditional-logging", "log_skip with a matcher"),
+        (&["jsonselect"], "caddy-jsonselect-encoder", "format filter, or format transform"),
+        (&["formatted"], "format-encoder", "format transform"),
         (&["s3proxy"], "s3-proxy", "reverse_proxy to the bucket's address"),
     ];
     let (_, plugin, instead) = PLUGINS.iter().find(|(names, ..)| names.contains(&name))?;

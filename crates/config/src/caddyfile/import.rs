@@ -46,6 +46,8 @@ struct Used {
     arguments: BTreeSet<usize>,
     block: bool,
     named: BTreeSet<String>,
+    /// About the forms of the references.
+    warnings: Vec<Warning>,
 }
 
 impl Used {
@@ -168,6 +170,7 @@ impl<'a> Imports<'a> {
         if !tokens.is_empty() {
             self.warnings.extend(used.surplus(&given));
         }
+        self.warnings.append(&mut used.warnings);
         Ok(filled)
     }
 
@@ -273,7 +276,7 @@ fn substitute(
                 budget.push(&mut out, Token { text: argument.text.clone(), ..token.clone() })?;
             }
         } else {
-            token.text = with_arguments(&token.text, given.arguments, &mut used.arguments, budget)?.into();
+            token.text = with_arguments(&token, given.arguments, used, budget)?.into();
             budget.push(&mut out, token)?;
         }
     }
@@ -450,15 +453,15 @@ fn all_arguments(token: &Token, count: usize) -> Option<std::ops::Range<usize>> 
 }
 
 /// Substitutes `{args[n]}` and the older form `{args.n}` anywhere in a token. References to missing arguments are left
-/// as written.
+/// as written, and so is `{args[from:to]}` beside other text: it stands for tokens.
 fn with_arguments(
-    text: &str,
+    token: &Token,
     arguments: &[Token],
-    used: &mut BTreeSet<usize>,
+    used: &mut Used,
     budget: &ImportBudget,
 ) -> Result<String, &'static str> {
     let mut out = String::new();
-    let mut rest = text;
+    let mut rest = &*token.text;
     while let Some(open) = rest.find("{args") {
         out.push_str(&rest[..open]);
         rest = &rest[open..];
@@ -473,12 +476,23 @@ fn with_arguments(
         let argument = index.and_then(|index| Some((index, arguments.get(index)?)));
         match (argument, span) {
             (Some((index, argument)), Some(span)) => {
-                used.insert(index);
+                used.arguments.insert(index);
+                if span.starts_with("{args.") {
+                    let message =
+                        format!("found '{span}', expected '{{args[{index}]}}': the form with a dot is deprecated");
+                    used.warnings.push(Warning { at: token.at.clone(), message });
+                }
                 out.push_str(&argument.text);
                 budget.check(out.len())?;
                 rest = &rest[span.len()..];
             }
             _ => {
+                if let (Some(number), Some(span)) = (number, span)
+                    && number.contains(':')
+                {
+                    let message = format!("'{span}' has no effect beside other text, expected it as a word of its own");
+                    used.warnings.push(Warning { at: token.at.clone(), message });
+                }
                 out.push_str("{args");
                 rest = &rest["{args".len()..];
             }

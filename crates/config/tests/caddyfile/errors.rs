@@ -244,6 +244,16 @@ fn matchers() {
              host, method, not, path, path_regexp, protocol, query, remote_ip, tls, url_pattern, vars, vars_regexp",
         ),
         (
+            ":80\n@a {\n\tmaxmind_geolocation {\n\t}\n}",
+            "3:2: getting matcher module 'maxmind_geolocation': module not registered (of the plugin MaxMind GeoIP, which is not built \
+             in; here: no equivalent)",
+        ),
+        (
+            ":80\nlog {\n\tformat jsonselect \"{ts}\"\n}",
+            "3:9: parsing caddyfile tokens for 'log': getting module named 'caddy.logging.encoders.jsonselect': module not registered \
+             (of the plugin caddy-jsonselect-encoder, which is not built in; here: format filter, or format transform)",
+        ),
+        (
             ":80\nreverse_proxy localhost {\n\tlb_retry_match `path('/a')` z\n}",
             "3:30: parsing caddyfile tokens for 'reverse_proxy': getting matcher module 'z': module not registered; expected client_ip, expression, file, header, header_regexp, \
              host, method, not, path, path_regexp, protocol, query, remote_ip, tls, url_pattern, vars, vars_regexp",
@@ -688,6 +698,23 @@ fn words_of_other_servers() {
             "{\n\tservers {\n\t\tmetrics\n\t}\n}\n:80\n",
             "3:3: the option 'metrics' in 'servers' is deprecated and counts the requests of all servers; expected the global option \
              'metrics'",
+        ),
+        // Caddy 2.11 warns of these forms too.
+        (
+            "(a) {\n\theader X {args.0}\n}\n:80 {\n\timport a one\n}\n",
+            "2:11: found '{args.0}', expected '{args[0]}': the form with a dot is deprecated",
+        ),
+        (
+            "(a) {\n\theader X \"{args[0]} of {args[:]}\"\n}\n:80 {\n\timport a one\n}\n",
+            "2:11: '{args[:]}' has no effect beside other text, expected it as a word of its own",
+        ),
+        (
+            "http://a.example/b* {\n}\n",
+            "1:1: a path in a site's address is deprecated, please use 'handle /b*' instead",
+        ),
+        (
+            "a.example {\n\ttls internal {\n\t\tclient_auth {\n\t\t\ttrusted_ca_cert AA==\n\t\t}\n\t}\n}\n",
+            "4:4: 'trusted_ca_cert' is deprecated, please use 'trust_pool' instead",
         ),
     ] {
         let warnings = read(text).unwrap().warnings;

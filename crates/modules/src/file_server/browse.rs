@@ -51,7 +51,8 @@ pub(super) struct BrowseConfig {
     plain_time_format: String,
     reveal_symlinks: bool,
     sort: Vec<String>,
-    file_limit: usize,
+    /// 0: the default; negative: no limit, as in Caddy.
+    file_limit: i64,
 }
 
 pub(super) struct Browse {
@@ -85,7 +86,10 @@ impl Browse {
             };
             return Err(build.refuse(word, expected));
         }
-        let files_max = if written.file_limit == 0 { FILES_MAX } else { written.file_limit };
+        let files_max = match written.file_limit {
+            0 => FILES_MAX,
+            limit => usize::try_from(limit).unwrap_or(usize::MAX),
+        };
         Ok(Self {
             reveal_symlinks: written.reveal_symlinks,
             order,

@@ -41,6 +41,7 @@ pub(crate) fn client_auth(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, E
                 if members.contains_key("ca") {
                     return Err(line.rule(BOTH));
                 }
+                line.warn(line.name(), format!("'{name}' is deprecated, please use 'trust_pool' instead"));
                 match name {
                     "trusted_ca_cert" => authorities.push((*line.require()?.text).into()),
                     _ => authorities.extend(certificates(&mut line)?),
