@@ -532,10 +532,14 @@ fn a_body_that_is_too_long_to_discard() {
             assert_eq!(client.get("/fixed").text(), "fixed");
         }
     }
-    // Content of unknown length that a handler refuses as too long; Go's MaxBytesReader announces the close too.
-    for (target, closes) in [("/fixed", false), ("/too-large", true)] {
+    // Content of unknown length that a handler refuses as too long; Go's MaxBytesReader announces the close too. And
+    // content that was already longer than the bound when the handler responded.
+    for (target, length, closes) in
+        [("/fixed", 1, false), ("/too-large", 1, true), ("/first/500", 1000, false), ("/first/500", 1001, true)]
+    {
         let mut client = server.client();
-        client.send(format!("POST {target} HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n"));
+        client.send(format!("POST {target} HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n"));
+        client.send(format!("{length:x}\r\n{}\r\n", "a".repeat(length)));
         assert_eq!(client.answer().closes(), closes, "{target}");
         client.send("0\r\n\r\n");
         if closes {

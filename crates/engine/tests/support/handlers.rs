@@ -84,6 +84,7 @@ const ACTS: &[(&str, Enter)] = &[
         let length = cx.head().fields().content_length().ok().flatten().expect("a sized body");
         collect(cx, length / 2)
     }),
+    ("first", |cx, _| collect(cx, number(cx))),
     ("too-large", |_, _| Step::Fail(Fault::from_body_error(BodyError::TooLarge))),
     ("slowly", slowly),
     ("hints", hints),

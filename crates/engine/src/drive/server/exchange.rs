@@ -327,12 +327,12 @@ impl Exchange {
         self.inbound == Inbound::Open && self.discards() && self.discarded > self.plan.discard_bytes_max
     }
 
-    /// Returns whether no reader is left of a body whose rest is longer than the bound, by its Content-Length, or else
-    /// because a handler refused it as too long.
+    /// Returns whether no reader is left of a body whose rest is longer than the bound, by its Content-Length. Without
+    /// one: whether a handler refused the body as too long, or its part so far is already longer than the bound.
     fn is_too_long_to_discard(&self, status: StatusCode) -> bool {
         let is_longer = match self.cx.original().fields().content_length() {
             Ok(Some(length)) => length.saturating_sub(self.received) > self.plan.discard_bytes_max,
-            _ => status == StatusCode::CONTENT_TOO_LARGE,
+            _ => status == StatusCode::CONTENT_TOO_LARGE || self.received > self.plan.discard_bytes_max,
         };
         is_longer && self.cx.mailbox().is_abandoned()
     }
