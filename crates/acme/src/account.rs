@@ -9,6 +9,7 @@ use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use causeway_certs::{Durability, Lock, SharedStorage, Storage, safe_key};
+use data_encoding::HEXLOWER;
 use instant_acme::{Account, AccountBuilder, ExternalAccountKey, Key, NewAccount};
 use rcgen::KeyPair;
 use rustls_pki_types::pem::PemObject as _;
@@ -18,7 +19,7 @@ use serde_json::{Value, json};
 use crate::authority_client::AuthorityClient;
 use crate::bad_nonce::retry_bad_nonce;
 use crate::named_locks::NamedLocks;
-use crate::{AcmeError, ExternalAccount, Issuer, hex, signed, zerossl};
+use crate::{AcmeError, ExternalAccount, Issuer, signed, zerossl};
 
 /// How long the authority may take to answer all requests that register its account, or that open it.
 const ACCOUNT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -47,7 +48,7 @@ impl AccountKey {
     /// A name of the key for storage: the beginning of its digest.
     fn fingerprint(&self) -> String {
         let digest = digest(&SHA256, &self.0);
-        hex(&digest.as_ref()[..16])
+        HEXLOWER.encode(&digest.as_ref()[..16])
     }
 }
 

@@ -45,10 +45,5 @@ pub use order::{CertificateRequest, ObtainedCertificate, obtain};
 pub use renewal::{RenewalAdvice, RenewalAdvisor};
 pub use zerossl::certificates::ZeroSslIssuer;
 
-/// Writes bytes as lower-case hexadecimal digits.
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[cfg(test)]
 mod tests;

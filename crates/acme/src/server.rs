@@ -25,6 +25,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use causeway_certs::{Keeper, SharedStorage, SignedBy};
+use data_encoding::HEXLOWER;
 use rcgen::CertificateSigningRequestParams;
 use rustls_pki_types::CertificateSigningRequestDer;
 use serde_json::{Value, json};
@@ -42,7 +43,6 @@ use self::order::{
 use self::policy::Identifier;
 use self::problem::Problem;
 use self::validate::Validation;
-use crate::hex;
 
 /// The longest request body, in bytes: a signing request for a hundred names, twice encoded as base64, with an RSA key
 /// and signature.
@@ -459,7 +459,7 @@ impl AcmeServer {
         let challenge = |kind: &ChallengeKind| {
             let mut token = [0; TOKEN_BYTES];
             aws_lc_rs::rand::fill(&mut token).map_err(|_| Problem::internal(&causeway_certs::Error::Random))?;
-            Ok(Challenge { kind: *kind, token: hex(&token), state: ChallengeState::Pending })
+            Ok(Challenge { kind: *kind, token: HEXLOWER.encode(&token), state: ChallengeState::Pending })
         };
         let challenges = fitting.map(challenge).collect::<Result<Vec<_>, Problem>>()?;
         if challenges.is_empty() {
@@ -657,7 +657,7 @@ fn spki(leaf: &[u8]) -> Option<Vec<u8>> {
 fn random_id() -> Result<String, Problem> {
     let mut bytes = [0; ID_BYTES];
     aws_lc_rs::rand::fill(&mut bytes).map_err(|_| Problem::internal(&causeway_certs::Error::Random))?;
-    Ok(hex(&bytes))
+    Ok(HEXLOWER.encode(&bytes))
 }
 
 /// Formats a date as RFC 3339.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{env, fs, io};
 
+use data_encoding::HEXLOWER;
 use rustls::pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
@@ -110,8 +111,7 @@ impl TrustedRoot {
         let (_, certificate) = X509Certificate::from_der(&der).map_err(|error| bad(error.to_string()))?;
         let name = certificate.subject().iter_common_name().find_map(|name| name.as_str().ok());
         let name = name.map_or_else(|| certificate.subject().to_string(), str::to_owned);
-        let digits = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        let label = format!("causeway-{}", digits(certificate.raw_serial()));
+        let label = format!("causeway-{}", HEXLOWER.encode(certificate.raw_serial()));
         Ok(Self { der, name, label })
     }
 

@@ -126,7 +126,7 @@ impl WriteList {
 
     /// Appends a hexadecimal number in lower case, without leading zeros.
     pub fn put_hex(&mut self, number: u64) {
-        let digits = (16 - (number | 1).leading_zeros() as usize / 4).max(1);
+        let digits = 16 - (number | 1).leading_zeros() as usize / 4;
         let mut out = [0; 16];
         for (place, byte) in out[..digits].iter_mut().enumerate() {
             *byte = b"0123456789abcdef"[(number >> (4 * (digits - 1 - place)) & 15) as usize];

@@ -6,10 +6,10 @@
 //! The id is in hexadecimal digits. Periods follow the clock of the Redis server, which each round reads, so the clocks
 //! of the servers may differ.
 
-use std::fmt::Write as _;
 use std::io;
 use std::time::{Duration, Instant};
 
+use data_encoding::HEXLOWER;
 use redis::{
     Client, Connection, ConnectionAddr, IntoConnectionInfo as _, Pipeline, RedisConnectionInfo, RedisError, Value,
 };
@@ -191,12 +191,7 @@ fn number(value: Value) -> Result<u32, RedisError> {
 }
 
 fn name(prefix: &str, window_millis: u64, id: &[u8; 16], period: u64) -> String {
-    let mut name = format!("{prefix}/{window_millis}/");
-    id.iter().for_each(|byte| {
-        let _ = write!(name, "{byte:02x}");
-    });
-    let _ = write!(name, "/{period}");
-    name
+    format!("{prefix}/{window_millis}/{}/{period}", HEXLOWER.encode(id))
 }
 
 #[cfg(test)]

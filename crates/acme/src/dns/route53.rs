@@ -6,11 +6,11 @@ use std::time::SystemTime;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::hmac::{HMAC_SHA256, Key, Tag, sign};
+use data_encoding::HEXLOWER;
 use serde::Deserialize;
 use time::OffsetDateTime;
 
 use super::provider::{Provider, ProviderError, Receipt, TxtRecord, Work, call, encoded};
-use crate::hex;
 use crate::http::{HttpClient, HttpRequest, Method};
 
 /// The time to live in seconds if none is set.
@@ -221,17 +221,20 @@ impl Credentials<'_> {
     ) -> String {
         let names = headers.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(";");
         let lines: String = headers.iter().map(|(name, value)| format!("{name}:{}\n", value.trim())).collect();
-        let canonical = format!("{method}\n{path}\n{query}\n{lines}\n{names}\n{}", hex(digest(&SHA256, body).as_ref()));
+        let canonical =
+            format!("{method}\n{path}\n{query}\n{lines}\n{names}\n{}", HEXLOWER.encode(digest(&SHA256, body).as_ref()));
         let day = &date[..date.len().min(8)];
         let scope = format!("{day}/{}/{}/aws4_request", self.region, self.service);
-        let text =
-            format!("AWS4-HMAC-SHA256\n{date}\n{scope}\n{}", hex(digest(&SHA256, canonical.as_bytes()).as_ref()));
+        let text = format!(
+            "AWS4-HMAC-SHA256\n{date}\n{scope}\n{}",
+            HEXLOWER.encode(digest(&SHA256, canonical.as_bytes()).as_ref())
+        );
         let mac = |key: &[u8], text: &str| -> Tag { sign(&Key::new(HMAC_SHA256, key), text.as_bytes()) };
         let mut key = mac(format!("AWS4{}", self.secret).as_bytes(), day);
         for part in [self.region, self.service, "aws4_request"] {
             key = mac(key.as_ref(), part);
         }
-        let signature = hex(mac(key.as_ref(), &text).as_ref());
+        let signature = HEXLOWER.encode(mac(key.as_ref(), &text).as_ref());
         format!("AWS4-HMAC-SHA256 Credential={}/{scope}, SignedHeaders={names}, Signature={signature}", self.id)
     }
 }

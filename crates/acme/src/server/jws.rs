@@ -8,6 +8,7 @@ use aws_lc_rs::signature::{
 };
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
 
 use super::problem::Problem;
@@ -211,7 +212,7 @@ impl Jwk {
 
     /// The thumbprint in lower-case hexadecimal, for keys of a storage that ignores case.
     pub(super) fn fingerprint(&self) -> String {
-        crate::hex(&self.digest())
+        HEXLOWER.encode(&self.digest())
     }
 }
 

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -11,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use data_encoding::HEXLOWER;
 use rustls::KeyLog;
 
 use super::write_secret::WriteSecret;
@@ -59,9 +59,7 @@ impl SecretsLog {
             if index > 0 {
                 line.push(' ');
             }
-            for byte in bytes {
-                let _ = write!(line, "{byte:02x}");
-            }
+            HEXLOWER.encode_append(bytes, &mut line);
         }
         line.push('\n');
         // One write for the whole line: the server that this one replaces may append to the same file.

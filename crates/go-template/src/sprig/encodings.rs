@@ -1,9 +1,8 @@
 //! Base64, Base32 and checksums.
 
-use std::fmt::Write as _;
-
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use data_encoding::HEXLOWER;
 use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha512};
 
@@ -43,11 +42,7 @@ pub(super) static BUILTINS: &[Builtin] = &[
 
 fn digest<D: Digest>(call: &CallContext<'_>, value: &Value) -> Result<Value, FunctionError> {
     call.charge_steps(1 + text(value).len() / 16)?;
-    let mut shown = String::new();
-    for byte in D::digest(text(value)).iter() {
-        let _ = write!(shown, "{byte:02x}");
-    }
-    Ok(shown.into())
+    Ok(HEXLOWER.encode(&D::digest(text(value))).into())
 }
 
 /// RFC 1950 §8.2: the checksum Adler-32.

@@ -2,6 +2,7 @@
 
 use causeway_message::{Cookie, SameSite, cookies, names};
 use causeway_pipeline::{Build, BuildError, Context, Scheme};
+use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
@@ -86,7 +87,6 @@ impl StickyCookie {
 /// HMAC (RFC 2104) with SHA-256, in hexadecimal digits.
 fn hmac_sha256(secret: &[u8], text: &[u8]) -> Digits {
     const BLOCK: usize = 64;
-    const HEX: &[u8; 16] = b"0123456789abcdef";
     let mut key = [0; BLOCK];
     if secret.len() > BLOCK {
         key[..32].copy_from_slice(&Sha256::digest(secret));
@@ -96,10 +96,7 @@ fn hmac_sha256(secret: &[u8], text: &[u8]) -> Digits {
     let inner = Sha256::new().chain_update(key.map(|byte| byte ^ 0x36)).chain_update(text).finalize();
     let outer = Sha256::new().chain_update(key.map(|byte| byte ^ 0x5c)).chain_update(inner).finalize();
     let mut digits = [0; 64];
-    for (pair, byte) in digits.chunks_exact_mut(2).zip(outer) {
-        pair[0] = HEX[usize::from(byte >> 4)];
-        pair[1] = HEX[usize::from(byte & 15)];
-    }
+    HEXLOWER.encode_mut(&outer, &mut digits);
     digits
 }
 

@@ -1,6 +1,7 @@
 //! The trace that a request belongs to: the fields `traceparent` and `tracestate` of W3C Trace Context, level 1.
 
 use causeway_message::{FieldMap, names};
+use data_encoding::HEXLOWER;
 
 /// Bytes of a `traceparent` of version 00.
 pub(super) const FIELD_BYTES: usize = 55;
@@ -45,15 +46,8 @@ impl Parent {
 
 /// Decodes lower-case hexadecimal digits; capitals are invalid (§3.2.2.1).
 fn hex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    };
     let mut bytes = [0; N];
-    for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
-        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
-    }
+    HEXLOWER.decode_mut(text, &mut bytes).ok()?;
     Some(bytes)
 }
 
@@ -61,10 +55,7 @@ fn hex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
 pub(super) fn field(trace: &[u8; 16], span: &[u8; 8], is_sampled: bool) -> [u8; FIELD_BYTES] {
     let mut text = [b'-'; FIELD_BYTES];
     let mut put = |at: usize, bytes: &[u8]| {
-        for (pair, byte) in text[at..].chunks_exact_mut(2).zip(bytes) {
-            pair[0] = b"0123456789abcdef"[usize::from(byte >> 4)];
-            pair[1] = b"0123456789abcdef"[usize::from(byte & 15)];
-        }
+        HEXLOWER.encode_mut(bytes, &mut text[at..at + 2 * bytes.len()]);
     };
     put(0, &[0]);
     put(3, trace);

@@ -3,8 +3,7 @@
 //! Known attributes appear in a fixed order; values of one attribute are joined by `+`. Other attributes follow in
 //! reverse order, as the identifier's number and the value's DER.
 
-use std::fmt::Write as _;
-
+use data_encoding::HEXLOWER;
 use x509_parser::asn1_rs::{Any, Tag};
 use x509_parser::x509::X509Name;
 
@@ -64,9 +63,7 @@ pub(super) fn text(name: &X509Name<'_>) -> String {
         }
         out.push_str(identifier);
         out.push_str("=#");
-        der_of(value).iter().for_each(|byte| {
-            let _ = write!(out, "{byte:02x}");
-        });
+        HEXLOWER.encode_append(&der_of(value), &mut out);
     }
     out
 }

@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use data_encoding::HEXLOWER;
 
 use crate::context::{AlternativeName, ClientCertificate, TlsFacts};
 
@@ -145,8 +146,9 @@ fn truth(is_so: bool) -> &'static str {
 }
 
 fn hexadecimal(bytes: &[u8], out: &mut Vec<u8>) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    out.extend(bytes.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]));
+    let start = out.len();
+    out.resize(start + 2 * bytes.len(), 0);
+    HEXLOWER.encode_mut(bytes, &mut out[start..]);
 }
 
 fn base64(bytes: &[u8], out: &mut Vec<u8>) {

@@ -8,6 +8,7 @@ use std::ops::Range;
 use causeway_message::query;
 use causeway_pipeline::{Build, BuildError};
 use crossbeam_queue::ArrayQueue;
+use data_encoding::HEXLOWER;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
@@ -168,13 +169,8 @@ impl TextChange {
 }
 
 fn hash(text: &[u8]) -> [u8; 8] {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let hash = Sha256::digest(text);
     let mut digits = [0; 8];
-    for (index, byte) in hash.iter().take(4).enumerate() {
-        digits[2 * index] = DIGITS[usize::from(byte >> 4)];
-        digits[2 * index + 1] = DIGITS[usize::from(byte & 15)];
-    }
+    HEXLOWER.encode_mut(&Sha256::digest(text)[..4], &mut digits);
     digits
 }
 
