@@ -8,8 +8,7 @@
 //! The cache lives in a state that survives a reload ([`causeway_pipeline::Build::allocate_kept_state`]). The state's
 //! key must name everything that its values depend on.
 //!
-//! Above its bounds the cache uses CLOCK eviction: a hand passes over the slots and evicts the first slot that was not
-//! used since the hand last passed it. Values that hold open files have a clock of their own, so that eviction for one
+//! Above its bounds the cache evicts by CLOCK. Values that hold open files have a clock of their own, so that eviction for one
 //! resource never scans the values that do not use it.
 //!
 //! All caches of the process together keep files open within [`OpenFiles`], since connections need descriptors too.
@@ -19,6 +18,8 @@ use std::rc::{Rc, Weak};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+
+use crate::clock_ring::{ClockRing, ClockSlot};
 
 /// How long a value is served without revalidation.
 const FRESH_FOR: Duration = Duration::from_secs(1);
@@ -101,32 +102,24 @@ struct CacheSlot<T> {
     _kept: Option<KeptFiles>,
     checked_at: Instant,
     revalidation: Weak<()>,
-    used: bool,
+    is_used: bool,
 }
 
-/// Slots and the CLOCK hand that passes over them.
+impl<T> ClockSlot for CacheSlot<T> {
+    fn take_used(&mut self) -> bool {
+        std::mem::take(&mut self.is_used)
+    }
+}
+
+/// Slots and the cost of their values.
 struct Round<T> {
-    slots: Vec<CacheSlot<T>>,
-    hand: usize,
+    ring: ClockRing<CacheSlot<T>>,
     cost: Cost,
 }
 
 impl<T> Round<T> {
     const fn new() -> Self {
-        Self { slots: Vec::new(), hand: 0, cost: Cost { bytes: 0, open: 0 } }
-    }
-
-    /// Returns the index of the first slot that was not used since the hand last passed it. Panics if there is no slot.
-    fn unused(&mut self) -> usize {
-        loop {
-            self.hand = if self.hand < self.slots.len() { self.hand } else { 0 };
-            if !std::mem::take(&mut self.slots[self.hand].used) {
-                // The caller removes this slot with `swap_remove`, which moves the last slot here: the hand must visit
-                // it next.
-                return self.hand;
-            }
-            self.hand += 1;
-        }
+        Self { ring: ClockRing::new(), cost: Cost { bytes: 0, open: 0 } }
     }
 }
 
@@ -155,8 +148,8 @@ impl<T: Costly> Fresh<T> {
     /// Looks up a key and marks its slot as used. O(1); allocates only if the value is stale.
     pub(crate) fn find(&mut self, key: &[u8], now: Instant) -> CachedValue<T> {
         let Some(&index) = self.indexes.get(key) else { return CachedValue::Nothing };
-        let slot = &mut self.rounds[index.round].slots[index.at];
-        slot.used = true;
+        let slot = &mut self.rounds[index.round].ring.slots[index.at];
+        slot.is_used = true;
         let value = Rc::clone(&slot.value);
         // `revalidation` has an owner exactly while another reader holds a `RevalidationGuard`.
         if now.saturating_duration_since(slot.checked_at) < FRESH_FOR || slot.revalidation.strong_count() > 0 {
@@ -170,7 +163,7 @@ impl<T: Costly> Fresh<T> {
     /// Confirms a value after a lookup that started at `began` and found it unchanged.
     pub(crate) fn touch(&mut self, key: &[u8], began: Instant) {
         if let Some(index) = self.indexes.get(key) {
-            self.rounds[index.round].slots[index.at].checked_at = began;
+            self.rounds[index.round].ring.slots[index.at].checked_at = began;
         }
     }
 
@@ -205,10 +198,10 @@ impl<T: Costly> Fresh<T> {
         let round = &mut self.rounds[number];
         round.cost.bytes += cost.bytes;
         round.cost.open += cost.open;
-        self.indexes.insert(Rc::clone(&key), SlotIndex { round: number, at: round.slots.len() });
-        // Starts unused, so that values requested once are evicted before values requested again.
+        self.indexes.insert(Rc::clone(&key), SlotIndex { round: number, at: round.ring.slots.len() });
         let revalidation = Weak::new();
-        round.slots.push(CacheSlot { key, value, cost, _kept: kept, checked_at: began, revalidation, used: false });
+        let slot = CacheSlot { key, value, cost, _kept: kept, checked_at: began, revalidation, is_used: false };
+        round.ring.slots.push(slot);
     }
 
     /// Counts files as kept, and evicts others of this cache until the process may keep them.
@@ -217,7 +210,7 @@ impl<T: Costly> Fresh<T> {
             if let Some(kept) = self.open_files.keep(open) {
                 return Some(kept);
             }
-            if self.rounds[1].slots.is_empty() {
+            if self.rounds[1].ring.slots.is_empty() {
                 return None;
             }
             self.evict(1);
@@ -234,19 +227,26 @@ impl<T: Costly> Fresh<T> {
         self.rounds.iter().map(|round| round.cost.bytes).sum()
     }
 
+    /// Evicts a value of a clock that has one.
     fn evict(&mut self, round: usize) {
-        let at = self.rounds[round].unused();
+        let ring = &mut self.rounds[round].ring;
+        // The first revolution may only clear the marks of use; another one then finds a slot.
+        let at = loop {
+            if let Some(at) = ring.find_unused(|_| false) {
+                break at;
+            }
+        };
         self.take_out(SlotIndex { round, at });
     }
 
     fn take_out(&mut self, index: SlotIndex) {
         let round = &mut self.rounds[index.round];
-        let slot = round.slots.swap_remove(index.at);
+        let slot = round.ring.slots.swap_remove(index.at);
         round.cost.bytes -= slot.cost.bytes;
         round.cost.open -= slot.cost.open;
         self.indexes.remove(&slot.key);
         // `swap_remove` moved the last slot into the gap: its index entry must follow.
-        if let Some(moved) = round.slots.get(index.at) {
+        if let Some(moved) = round.ring.slots.get(index.at) {
             self.indexes.insert(Rc::clone(&moved.key), index);
         }
     }
@@ -279,15 +279,15 @@ mod tests {
     #[track_caller]
     fn check(fresh: &Fresh<Thing>) {
         let (mut bytes, mut open) = (0, 0);
-        for slot in fresh.rounds.iter().flat_map(|round| &round.slots) {
+        for slot in fresh.rounds.iter().flat_map(|round| &round.ring.slots) {
             bytes += slot.cost.bytes;
             open += slot.cost.open;
         }
         assert_eq!((fresh.bytes(), fresh.rounds[1].cost.open, fresh.rounds[0].cost.open), (bytes, open, 0));
         assert!(bytes <= fresh.most.bytes && open <= fresh.most.open);
-        assert_eq!(fresh.indexes.len(), fresh.rounds.iter().map(|round| round.slots.len()).sum::<usize>());
+        assert_eq!(fresh.indexes.len(), fresh.rounds.iter().map(|round| round.ring.slots.len()).sum::<usize>());
         for (key, index) in &fresh.indexes {
-            assert_eq!(fresh.rounds[index.round].slots[index.at].key, *key);
+            assert_eq!(fresh.rounds[index.round].ring.slots[index.at].key, *key);
         }
     }
 
@@ -301,7 +301,7 @@ mod tests {
             fresh.put(format!("/{round}").as_bytes(), thing(4000 * (round % 3), round % 3), now);
             check(&fresh);
         }
-        assert!(fresh.rounds[1].cost.open >= 15 && fresh.rounds[0].slots.len() > 50);
+        assert!(fresh.rounds[1].cost.open >= 15 && fresh.rounds[0].ring.slots.len() > 50);
         for round in 0..2000 {
             fresh.remove(format!("/{round}").as_bytes());
         }
@@ -311,6 +311,19 @@ mod tests {
         fresh.put(b"/kept", thing(1 << 20, 0), now);
         fresh.put(b"/kept-open", thing(1, 17), now);
         assert_eq!((fresh.indexes.len(), fresh.bytes()), (0, 0));
+    }
+
+    // CLOCK: of values that were not used again, the hand evicts the oldest ones first.
+    #[test]
+    fn new_values_outlast_old_unused_ones() {
+        let (mut fresh, now) = (fresh(), Instant::now());
+        for number in 0..100 {
+            fresh.put(format!("/{number}").as_bytes(), thing(10, 1), now);
+        }
+        // Once in a revolution the hand is at the end, where the latest value is.
+        let mut is_kept = |number: &i32| is_cached(&mut fresh, &format!("/{number}"), now);
+        assert!((92..100).filter(|number| is_kept(number)).count() >= 7);
+        check(&fresh);
     }
 
     // The caches of all workers and options together keep a part of the process's descriptors; clients need the others.

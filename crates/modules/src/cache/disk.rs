@@ -156,7 +156,8 @@ impl ScanMarks {
     }
 }
 
-/// The files of the directory. The oldest are removed first, those that were read since last are spared once.
+/// The files of the directory. The oldest are removed first, those that were read since last are spared once. A
+/// queue of its own, since a `ClockRing` does not keep its slots in the order of their age.
 #[derive(Debug, Default)]
 struct Index {
     /// The files of each key, the oldest first; at most [`VARIANTS_MAX`].
@@ -170,7 +171,7 @@ struct Index {
 struct IndexedFile {
     vary: u64,
     bytes: u64,
-    used: bool,
+    is_used: bool,
 }
 
 impl Index {
@@ -178,7 +179,7 @@ impl Index {
     fn insert(&mut self, id: FileId, bytes: u64) -> Option<FileId> {
         self.remove(id);
         let files = self.keys.entry(id.key).or_default();
-        files.push(IndexedFile { vary: id.vary, bytes, used: false });
+        files.push(IndexedFile { vary: id.vary, bytes, is_used: false });
         let oldest = (files.len() > VARIANTS_MAX).then(|| FileId { vary: files[0].vary, ..id });
         self.order.push_back(id);
         self.bytes += bytes;
@@ -220,8 +221,8 @@ impl Index {
             let Some(id) = self.order.pop_front() else { break };
             let files = self.keys.get_mut(&id.key);
             match files.and_then(|files| files.iter_mut().find(|file| file.vary == id.vary)) {
-                Some(file) if file.used => {
-                    file.used = false;
+                Some(file) if file.is_used => {
+                    file.is_used = false;
                     self.order.push_back(id);
                 }
                 Some(_) => {
@@ -353,7 +354,7 @@ impl Disk {
         let mut state = self.state();
         let files = state.index.keys.get_mut(&digest)?;
         let path = |file: &mut IndexedFile| {
-            file.used = true;
+            file.is_used = true;
             self.directory.join(FileId { key: digest, vary: file.vary }.name())
         };
         let older = files.len().saturating_sub(FILES_READ_MAX);

@@ -163,7 +163,7 @@ impl Store {
     pub(super) fn find(&self, key: CacheKey<'_>, request: &FieldMap, scratch: &mut Vec<u8>) -> Found {
         let mut shard = self.shard(key.hash);
         let Some(slot) = shard.slot_mut(key) else { return Found::Nothing };
-        slot.used = true;
+        slot.is_used = true;
         let matching = slot.variants.iter().filter(|stored| stored.vary.matches(request, scratch));
         match matching.max_by(|one, other| one.freshness.cmp_generated(&other.freshness)) {
             Some(stored) => Found::Match(Arc::clone(stored)),
@@ -292,7 +292,7 @@ impl Store {
         let mut shard = self.shard(key.hash);
         shard.removals.add(key.hash);
         let Some(&at) = shard.indexes.get(&key.hash) else { return 0 };
-        if *shard.slots[at].key != *key.text {
+        if *shard.ring.slots[at].key != *key.text {
             return 0;
         }
         let slot = shard.take_out(at);
@@ -308,8 +308,8 @@ impl Store {
             let mut shard = shard.lock();
             shard.removals.add_any();
             // From the end: `take_out` moves the last slot into the gap.
-            for at in (0..shard.slots.len()).rev() {
-                let Slot { key, variants, bytes, .. } = &mut shard.slots[at];
+            for at in (0..shard.ring.slots.len()).rev() {
+                let Slot { key, variants, bytes, .. } = &mut shard.ring.slots[at];
                 let before = variants.len();
                 variants.retain(|stored| {
                     let is_kept = !purges(key, stored);
@@ -341,7 +341,7 @@ impl Store {
 
     /// Returns the statistics of the store.
     pub(super) fn usage(&self) -> Usage {
-        let count = |cell: &ShardCell| cell.lock().slots.iter().map(|slot| slot.variants.len()).sum::<usize>();
+        let count = |cell: &ShardCell| cell.lock().ring.slots.iter().map(|slot| slot.variants.len()).sum::<usize>();
         let lookups = |at: usize| self.shards.iter().map(|cell| cell.lookups[at].load(Ordering::Relaxed)).sum();
         Usage {
             bytes: self.bytes.load(Ordering::Relaxed),

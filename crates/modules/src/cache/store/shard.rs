@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use super::super::stored::StoredResponse;
 use super::fetch::FetchUnderWay;
+use crate::clock_ring::{ClockRing, ClockSlot};
 
 /// The removed keys that a shard remembers; a fetch during which there were more of them is not stored.
 pub(super) const REMOVALS_KEPT: usize = 32;
@@ -28,9 +29,7 @@ impl<'k> CacheKey<'k> {
 #[derive(Debug, Default)]
 pub(super) struct Shard {
     pub(super) indexes: HashMap<u64, usize, BuildHasherDefault<AsItIs>>,
-    pub(super) slots: Vec<Slot>,
-    /// The slot that the hand of CLOCK passes next.
-    hand: usize,
+    pub(super) ring: ClockRing<Slot>,
     pub(super) removals: Removals,
     /// The keys that a request fetches, with the requests that wait for it.
     pub(super) fetches: HashMap<u64, FetchUnderWay, BuildHasherDefault<AsItIs>>,
@@ -76,7 +75,13 @@ pub(super) struct Slot {
     /// Until then, requests of this key do not wait for each other.
     pub(super) coalescing_paused_until: Option<Instant>,
     pub(super) bytes: usize,
-    pub(super) used: bool,
+    pub(super) is_used: bool,
+}
+
+impl ClockSlot for Slot {
+    fn take_used(&mut self) -> bool {
+        std::mem::take(&mut self.is_used)
+    }
 }
 
 /// A hasher of numbers that are hashes already.
@@ -102,7 +107,7 @@ impl Hasher for AsItIs {
 
 impl Shard {
     pub(super) fn slot_mut(&mut self, key: CacheKey<'_>) -> Option<&mut Slot> {
-        let slot = &mut self.slots[*self.indexes.get(&key.hash)?];
+        let slot = &mut self.ring.slots[*self.indexes.get(&key.hash)?];
         // Two keys share a hash with a probability of 2^-64.
         (*slot.key == *key.text).then_some(slot)
     }
@@ -115,46 +120,37 @@ impl Shard {
     pub(super) fn slot_or_insert(&mut self, key: CacheKey<'_>, bytes: usize, total: &AtomicUsize) -> &mut Slot {
         let known = self.indexes.get(&key.hash).copied();
         if let Some(at) = known
-            && *self.slots[at].key != *key.text
+            && *self.ring.slots[at].key != *key.text
         {
             let other = self.take_out(at);
             total.fetch_sub(other.bytes, Ordering::Relaxed);
         }
         let at = *self.indexes.entry(key.hash).or_insert_with(|| {
             total.fetch_add(bytes, Ordering::Relaxed);
-            // Starts unused, so that keys requested once are dropped before keys requested again.
-            self.slots.push(Slot {
+            self.ring.slots.push(Slot {
                 hash: key.hash,
                 key: key.text.into(),
                 variants: Vec::new(),
                 coalescing_paused_until: None,
                 bytes,
-                used: false,
+                is_used: false,
             });
-            self.slots.len() - 1
+            self.ring.slots.len() - 1
         });
-        &mut self.slots[at]
+        &mut self.ring.slots[at]
     }
 
     /// Drops the next slot that was not used since the hand last passed it, other than that of the hash `kept`; returns
     /// its memory. `None` if the hand has passed all slots of the shard.
     pub(super) fn evict(&mut self, kept: u64) -> Option<usize> {
-        while let Some(slot) = self.slots.get_mut(self.hand) {
-            let at = self.hand;
-            // Also past a slot that is dropped: the last one moves there, and stays for this revolution.
-            self.hand += 1;
-            if slot.hash != kept && !std::mem::take(&mut slot.used) {
-                return Some(self.take_out(at).bytes);
-            }
-        }
-        self.hand = 0;
-        None
+        let at = self.ring.find_unused(|slot| slot.hash == kept)?;
+        Some(self.take_out(at).bytes)
     }
 
     pub(super) fn take_out(&mut self, at: usize) -> Slot {
-        let slot = self.slots.swap_remove(at);
+        let slot = self.ring.slots.swap_remove(at);
         self.indexes.remove(&slot.hash);
-        if let Some(moved) = self.slots.get(at) {
+        if let Some(moved) = self.ring.slots.get(at) {
             self.indexes.insert(moved.hash, at);
         }
         slot

@@ -70,9 +70,9 @@ fn check(store: &Store) {
     let mut bytes = 0;
     for shard in &store.shards {
         let shard = shard.lock();
-        assert_eq!(shard.indexes.len(), shard.slots.len());
+        assert_eq!(shard.indexes.len(), shard.ring.slots.len());
         for (hash, at) in &shard.indexes {
-            let slot = &shard.slots[*at];
+            let slot = &shard.ring.slots[*at];
             assert_eq!(slot.hash, *hash);
             let of_variants: usize = slot.variants.iter().map(|stored| stored.bytes()).sum();
             assert_eq!(slot.bytes, SLOT_BYTES + slot.key.len() + of_variants);
