@@ -486,7 +486,8 @@ fn resolved(url: &str, reference: &str) -> String {
     format!("{}{}{rest}", &url[..path], without_dot_segments(&(directory + segments)))
 }
 
-/// Removes the segments `.` and `..` of an absolute path (RFC 3986 §5.2.4).
+/// Removes the segments `.` and `..` of an absolute path (RFC 3986 §5.2.4), as `path::remove_dot_segments` of the crate
+/// message, on which this crate does not depend.
 fn without_dot_segments(path: &str) -> String {
     let mut kept = Vec::new();
     let mut segments = path.split('/').skip(1).peekable();

@@ -22,6 +22,7 @@
 //! - [`httpgrpc`]: HTTP requests carried in gRPC messages
 //! - [`metrics`], [`metric_push`]: the server's metrics as a response, and sent to a collector
 //! - `fresh`, `single_flight`: a per-worker cache of file system lookups, and single-flight for concurrent lookups
+//! - `clean_path`: paths without dot segments, by the rules of Caddy
 //! - `clock_ring`: which value a cache above its bound evicts
 //! - `accept_encoding`: the choice of a coding by the request
 //! - `conditional`, `range`, `partial`: conditional requests and range requests for content that is here
@@ -38,6 +39,7 @@ mod accept_encoding;
 pub mod access_log;
 pub mod authentication;
 pub mod cache;
+mod clean_path;
 mod clock_ring;
 mod conditional;
 pub mod encode;

@@ -10,11 +10,12 @@ mod escaped;
 
 use std::cell::RefCell;
 
-use causeway_message::path::{clean, is_clean, remove_dot_segments};
+use causeway_message::path::is_clean;
 use causeway_pipeline::context::VarId;
 use causeway_pipeline::{Build, BuildError, Context, Matched, Matcher, PathReach, Reach, Template};
 use serde_json::Value;
 
+use crate::clean_path::{Slashes, clean_as_caddy};
 use crate::glob::{Affix, Space, glob};
 use crate::rewrite::ROOTLESS;
 
@@ -48,7 +49,7 @@ impl PathPattern {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Shape {
     kind: PathMatchKind,
-    merge_slashes: bool,
+    slashes: Slashes,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +73,7 @@ impl Shape {
         } else {
             PathMatchKind::Glob
         };
-        Self { kind, merge_slashes: !pattern.windows(2).any(|pair| pair == b"//") }
+        Self { kind, slashes: Slashes::asked_by(pattern) }
     }
 
     fn matches(self, pattern: &[u8], path: &[u8]) -> bool {
@@ -166,28 +167,14 @@ fn lower(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the path as Caddy compares it: with dot segments resolved and, if `merge_slashes`, with repeated slashes
-/// merged. Unlike in RFC 3986, a trailing dot segment leaves no trailing slash.
-pub(super) fn clean_as_caddy(path: &[u8], merge_slashes: bool, out: &mut Vec<u8>) {
-    let before = out.len();
-    if merge_slashes {
-        clean(path, out);
-    } else {
-        remove_dot_segments(path, out);
-    }
-    if out.len() > before + 1 && out.ends_with(b"/") && !path.ends_with(b"/") {
-        out.pop();
-    }
-}
-
 fn matches_cleaned(shape: Shape, pattern: &[u8], path: &[u8], skipped: usize) -> bool {
     let has_dots = || path.windows(2).any(|pair| pair == b"/.");
-    if is_clean(path) || (!shape.merge_slashes && !has_dots()) {
+    if is_clean(path) || (shape.slashes == Slashes::Kept && !has_dots()) {
         return shape.matches(pattern, &path[skipped..]);
     }
     CLEANED.with_borrow_mut(|cleaned| {
         cleaned.clear();
-        clean_as_caddy(path, shape.merge_slashes, cleaned);
+        clean_as_caddy(path, shape.slashes, cleaned);
         shape.matches(pattern, &cleaned[skipped..])
     })
 }

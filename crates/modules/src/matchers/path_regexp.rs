@@ -1,10 +1,9 @@
 //! `path_regexp`: a regular expression on the decoded path, case-sensitive.
 
-use causeway_message::path::is_clean;
 use causeway_pipeline::{Build, BuildError, Context, Matched, Matcher};
 use serde_json::Value;
 
-use super::path::clean_as_caddy;
+use crate::clean_path::{Slashes, clean_as_caddy};
 use crate::regexp::{Capturing, RegexpConfig};
 
 struct PathRegexp(Capturing);
@@ -22,11 +21,7 @@ impl Matcher for PathRegexp {
     fn matches(&self, cx: &mut Context) -> Matched {
         // Merge slashes and resolve dot segments first, so that no alternative spelling of a path bypasses the pattern.
         Ok(cx.with_scratch(|cx, path| {
-            if is_clean(cx.path()) {
-                path.extend_from_slice(cx.path());
-            } else {
-                clean_as_caddy(cx.path(), true, path);
-            }
+            clean_as_caddy(cx.path(), Slashes::Merged, path);
             self.0.matches(cx, path)
         }))
     }

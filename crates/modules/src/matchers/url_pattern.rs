@@ -14,7 +14,7 @@ use urlpattern::quirks::{UrlPattern, UrlPatternComponent, parse_pattern};
 use urlpattern::regexp::RegExp;
 use urlpattern::{Error, RegexSyntax, UrlPatternInit, UrlPatternOptions};
 
-use super::path::clean_as_caddy;
+use crate::clean_path::{Slashes, clean_as_caddy};
 use crate::regexp::{Capturing, CompiledRegex};
 
 #[derive(Deserialize)]
@@ -32,7 +32,7 @@ struct UrlPatternConfig {
 struct UrlPatternMatcher {
     /// The components that can refuse a request or fill a placeholder.
     components: Box<[(Component, Capturing)]>,
-    merge_slashes: bool,
+    slashes: Slashes,
 }
 
 /// A component of a URL, in the order of comparison: those that most requests differ in come first.
@@ -93,11 +93,11 @@ impl Component {
     }
 
     /// Appends the component of the request's URL, in the canonical form of the URL standard.
-    fn append(self, cx: &mut Context, merge_slashes: bool, out: &mut Vec<u8>) {
+    fn append(self, cx: &mut Context, slashes: Slashes, out: &mut Vec<u8>) {
         match self {
             Self::Pathname => cx.with_scratch(|cx, path| {
                 // Cleaned as for `path_regexp`, so that no alternative spelling of a path bypasses the pattern.
-                clean_as_caddy(cx.path(), merge_slashes, path);
+                clean_as_caddy(cx.path(), slashes, path);
                 escape(path, PATH, out);
             }),
             Self::Search => escape(cx.head().target().query().unwrap_or_default().as_bytes(), QUERY, out),
@@ -178,8 +178,8 @@ fn compile(
         let placeholders = names.map(|group| format!("http.url_pattern.{}.{group}", component.name()));
         components.push((component, Capturing::with_placeholders(&part.regexp_string, placeholders, build)?));
     }
-    let merge_slashes = !pattern.pathname.pattern_string.contains("//");
-    Ok(Box::new(UrlPatternMatcher { components: components.into(), merge_slashes }))
+    let slashes = Slashes::asked_by(pattern.pathname.pattern_string.as_bytes());
+    Ok(Box::new(UrlPatternMatcher { components: components.into(), slashes }))
 }
 
 fn is_match(component: &UrlPatternComponent, text: &str) -> bool {
@@ -246,7 +246,7 @@ impl Matcher for UrlPatternMatcher {
             // The placeholders are filled only once all components match.
             for ((component, capturing), range) in self.components.iter().zip(&mut ranges) {
                 let start = text.len();
-                component.append(cx, self.merge_slashes, text);
+                component.append(cx, self.slashes, text);
                 *range = start..text.len();
                 if !capturing.search(cx, &text[range.clone()]) {
                     return false;

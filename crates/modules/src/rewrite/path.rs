@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::escape::{self, escaped_at, is_escape_at};
 use super::{NewQuery, PathOutcome, has_path, set_target};
+use crate::clean_path::{Slashes, clean_as_caddy};
 use crate::replace::{self, Replacer};
 
 #[derive(Deserialize)]
@@ -35,20 +36,6 @@ pub(super) enum Change {
     Suffix(Template),
     Substring { find: Template, replace: Template, limit: Option<usize>, slashes: Slashes },
     Regexp { find: Replacer, replace: Template },
-}
-
-/// The treatment of consecutive slashes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Slashes {
-    Merged,
-    /// The configured text contains consecutive slashes itself.
-    Kept,
-}
-
-impl Slashes {
-    fn asked_by(text: &[u8]) -> Self {
-        if text.windows(2).any(|pair| pair == b"//") { Self::Kept } else { Self::Merged }
-    }
 }
 
 /// Whether the removal may have exposed segments that must be cleaned.
@@ -85,7 +72,7 @@ impl Change {
                 let slashes = Slashes::asked_by(prefix);
                 // Caddy cleans the path before it compares.
                 apply_to_path(cx, |_, path, _, out| {
-                    clean(path, slashes, out);
+                    clean_as_caddy(path, slashes, out);
                     let Some(len) = prefix_len(out, prefix) else { return AfterRemoval::Nothing };
                     out.drain(..len);
                     if len > 0 { AfterRemoval::Clean } else { AfterRemoval::Nothing }
@@ -95,7 +82,7 @@ impl Change {
                 // The closure reports whether the path became shorter: only then can dot segments be exposed.
                 let slashes = Slashes::asked_by(suffix);
                 apply_to_path(cx, |_, path, _, out| {
-                    clean(path, slashes, out);
+                    clean_as_caddy(path, slashes, out);
                     let Some(len) = len_without_suffix(out, suffix) else { return AfterRemoval::Nothing };
                     let shortened = len < out.len();
                     out.truncate(len);
@@ -105,7 +92,7 @@ impl Change {
             Self::Substring { find, replace, limit, slashes } => cx.with_rendered(find, |cx, find| {
                 cx.with_rendered(replace, |cx, replace| {
                     let rest = apply_to_path(cx, |_, path, spare, out| {
-                        clean(path, *slashes, spare);
+                        clean_as_caddy(path, *slashes, spare);
                         if !replace::plain(spare, find, replace, *limit, out) {
                             out.extend_from_slice(spare);
                         }
@@ -185,7 +172,7 @@ fn apply_to_path(
                 escape::path(decoded, spare);
                 cx.with_scratch(|cx, cleaned| {
                     // Compare before and after cleaning: keep the client's spelling only if there was nothing to clean.
-                    clean(spare, Slashes::Kept, cleaned);
+                    clean_as_caddy(spare, Slashes::Kept, cleaned);
                     set_target(cx, if is_spelled && spare == cleaned { escaped } else { cleaned }, NewQuery::Kept)
                 })?;
                 Ok(rest)
@@ -197,30 +184,6 @@ fn apply_to_path(
 fn anchor(path: &mut Vec<u8>) {
     if !path.starts_with(b"/") {
         path.insert(0, b'/');
-    }
-}
-
-/// Removes dot segments, and empty segments unless `slashes` keeps them (Caddy's `CleanPath`). Keeps a trailing slash.
-fn clean(path: &[u8], slashes: Slashes, out: &mut Vec<u8>) {
-    let body = path.strip_prefix(b"/").unwrap_or(path);
-    let has_end = body.ends_with(b"/");
-    let body = body.strip_suffix(b"/").unwrap_or(body);
-    if !body.is_empty() || has_end {
-        for segment in body.split(|&byte| byte == b'/') {
-            match segment {
-                b"." => {}
-                b"" if slashes == Slashes::Merged => {}
-                // `..` removes the last segment written; at the top there is none.
-                b".." => out.truncate(out.iter().rposition(|&byte| byte == b'/').unwrap_or(0)),
-                _ => {
-                    out.push(b'/');
-                    out.extend_from_slice(segment);
-                }
-            }
-        }
-    }
-    if out.is_empty() || has_end {
-        out.push(b'/');
     }
 }
 

@@ -7,6 +7,8 @@
 use causeway_message::{StatusCode, path};
 use causeway_pipeline::{Build, BuildError, Call, Fault, Reason};
 
+use crate::clean_path::{Slashes, clean_as_caddy};
+
 /// `split_path`: the delimiters, in lower case. The first one that occurs in a path ends its script.
 pub(super) struct Splits(Box<[Box<[u8]>]>);
 
@@ -46,18 +48,18 @@ impl Splits {
         let request = call.request();
         let raw = request.path();
         if !raw.contains(&b'%') {
-            clean(raw, decoded);
+            clean_as_caddy(raw, Slashes::Merged, decoded);
             return Ok(());
         }
         path::decode(raw, spare).map_err(|_| illegal("found a bad percent-escape in the path"))?;
-        clean(spare, decoded);
+        clean_as_caddy(spare, Slashes::Merged, decoded);
         spare.clear();
         // PHP and the C library end a name there, so the file would be another one than the one that was checked.
         if decoded.contains(&0) {
             return Err(illegal("found a zero byte in the path"));
         }
         // Matchers may compare the encoded path, in which `%2f` and `%2e` neither separate nor go up.
-        clean(raw, encoded);
+        clean_as_caddy(raw, Slashes::Merged, encoded);
         path::decode(encoded, spare).map_err(|_| illegal("found a bad percent-escape in the path"))?;
         let selects_same = self.divide(spare).document == self.divide(decoded).document;
         if selects_same { Ok(()) } else { Err(illegal("the encoded and the decoded path select different scripts")) }
@@ -81,18 +83,6 @@ impl Splits {
             Some(at + split.len())
         };
         self.0.iter().filter(|split| !split.is_empty()).find_map(|split| find(split))
-    }
-}
-
-fn clean(path: &[u8], out: &mut Vec<u8>) {
-    if path::is_clean(path) {
-        out.extend_from_slice(path);
-    } else {
-        path::clean(path, out);
-        // As Caddy, which keeps only a slash that the path ends in: of a dot segment at the end nothing remains.
-        if out.len() > 1 && out.ends_with(b"/") && !path.ends_with(b"/") {
-            out.pop();
-        }
     }
 }
 
