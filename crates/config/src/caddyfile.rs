@@ -8,6 +8,7 @@
 //! - `error`, `hint`: the errors that an operator can cause; each states its place, the text found and the text
 //!   expected
 //! - `registry`, `dispenser`, `directives`, `matcher`: the table of directives, and the syntax of each
+//! - `clean_path`: paths of files without dot segments
 //! - `placeholder`, `quantity`: shorthand placeholders; sizes, numbers and booleans
 //! - `log`: loggers, of sites and of the global block
 //! - `tls`: TLS settings and issuers, of sites and of the global block; `members`: JSON objects that omit empty members
@@ -22,6 +23,7 @@
 mod address;
 mod arguments;
 mod certificates;
+mod clean_path;
 mod directives;
 mod dispenser;
 mod environment;

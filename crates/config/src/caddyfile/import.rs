@@ -5,11 +5,12 @@ mod graph;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use self::graph::{ImportGraph, ImportGraphError};
 use super::Warning;
+use super::clean_path::clean_path;
 use super::error::{Error, ErrorKind};
 use super::lexer;
 use super::token::{Imported, Token};
@@ -184,7 +185,7 @@ impl<'a> Imports<'a> {
         let pattern = if Path::new(&*target.text).is_absolute() {
             pattern
         } else {
-            cleaned(&std::path::absolute(&pattern).unwrap_or(pattern))
+            clean_path(&std::path::absolute(&pattern).unwrap_or(pattern))
         };
         let text = pattern.to_string_lossy();
         let brackets = text.contains('[') && text.contains(']');
@@ -366,21 +367,6 @@ fn named_blocks(block: &[Token]) -> Result<BTreeMap<&str, (&Token, &[Token])>, E
         named.insert(&*name.text, (name, &block[range]));
     }
     Ok(named)
-}
-
-/// The path without `.` and `..`, by its text alone, as Go's `filepath.Clean`. It may be another file if a directory is
-/// a link.
-fn cleaned(path: &Path) -> PathBuf {
-    let mut out = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::CurDir => {}
-            // The root is its own parent.
-            Component::ParentDir => _ = out.pop(),
-            _ => out.push(component),
-        }
-    }
-    out
 }
 
 /// The files that match a pattern with wildcards in any of its components, sorted. As Go's `filepath.Glob`: a directory

@@ -48,7 +48,8 @@ fn is_absolute(_: &mut CallContext<'_>, args: &[Value]) -> Result<Value, Functio
     Ok(Value::Bool(text(&args[0]).starts_with(b"/")))
 }
 
-/// Returns the shortest path of the same meaning, without looking at files.
+/// Returns the shortest path of the same meaning, without looking at files. Not by `std::path`: a path is bytes of a
+/// template, and costs steps and memory.
 fn clean(call: &CallContext<'_>, path: &[u8]) -> Result<Value, FunctionError> {
     call.charge_steps(path.len() / 16)?;
     call.charge_memory(path.len())?;

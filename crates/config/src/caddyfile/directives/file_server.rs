@@ -1,7 +1,10 @@
 //! file_server and try_files.
 
+use std::path::Path;
+
 use serde_json::{Map, Value, json};
 
+use super::super::clean_path::clean_path;
 use super::super::dispenser::Dispenser;
 use super::super::error::Error;
 use super::super::import::matches;
@@ -75,7 +78,7 @@ pub(super) fn file_server(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     }
     // The Caddyfile and its imports are never served.
     for file in d.files() {
-        let file = clean(file);
+        let file = clean_path(Path::new(&**file)).to_string_lossy().into_owned();
         if !hidden(&file, &hide) {
             hide.push(if file.contains('/') { file.into() } else { format!("./{file}").into() });
         }
@@ -209,24 +212,6 @@ fn browse(d: &mut Dispenser<'_>) -> Result<Value, Error> {
         browse.insert("sort".into(), sorts.into());
     }
     Ok(browse.into())
-}
-
-/// Removes `.` components, repeated slashes, and each `..` with the component before it.
-fn clean(path: &str) -> String {
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." if parts.last().is_some_and(|last| *last != "..") => {
-                parts.pop();
-            }
-            ".." if path.starts_with('/') => {}
-            part => parts.push(part),
-        }
-    }
-    let root = if path.starts_with('/') { "/" } else { "" };
-    let cleaned = format!("{root}{}", parts.join("/"));
-    if cleaned.is_empty() { ".".to_owned() } else { cleaned }
 }
 
 /// Whether the list already hides a path. A pattern without a slash hides any component; a pattern with one hides the
