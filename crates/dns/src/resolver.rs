@@ -11,10 +11,8 @@ use hickory_proto::rr::{Name, RData, RecordType};
 
 use crate::order::{sort_addresses, sort_services};
 use crate::query::{QueryError, exchange_tcp, exchange_within, question};
-use crate::system::{Settings, hosts};
+use crate::system::{HOSTS, RESOLV_CONF, Settings, hosts};
 
-const RESOLV_CONF: &str = "/etc/resolv.conf";
-const HOSTS: &str = "/etc/hosts";
 /// The longest name in text form, without the final dot (RFC 1035 §2.3.4).
 const NAME_BYTES_MAX: usize = 253;
 /// Records of one answer that are used.
@@ -121,7 +119,7 @@ impl Resolver {
         let text = std::fs::read_to_string(RESOLV_CONF).unwrap_or_default();
         let hosts = std::fs::read_to_string(HOSTS).unwrap_or_default();
         Self {
-            settings: Settings::parse(&text),
+            settings: Settings::parse(&text).with_default_server(),
             hosts,
             servers: Vec::new(),
             dial_timeout: None,

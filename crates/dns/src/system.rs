@@ -4,7 +4,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// The port of DNS (RFC 1035 §4.2).
-const PORT: u16 = 53;
+pub const PORT: u16 = 53;
+/// The file with the system's settings.
+pub const RESOLV_CONF: &str = "/etc/resolv.conf";
+/// The file with the system's own hosts.
+pub(crate) const HOSTS: &str = "/etc/hosts";
 
 /// Search domains that are used; resolv.conf(5) had the same limit.
 const SEARCH_MAX: usize = 6;
@@ -28,13 +32,13 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// Parses the text of a `resolv.conf`. Lines and options that are unknown have no effect, as in every resolver.
-    /// Without a server it is the one of this machine.
     pub(crate) fn parse(text: &str) -> Self {
         let mut settings =
             Self { servers: Vec::new(), search: Vec::new(), ndots: 1, timeout: Duration::from_secs(5), attempts: 2 };
         for line in text.lines() {
             let mut words = line.split_whitespace();
             match words.next() {
+                // A zone index (`fe80::1%eth0`) is left out with its server.
                 Some("nameserver") => {
                     settings.servers.extend(words.next().and_then(|ip| ip.parse().ok()).map(at_port));
                 }
@@ -45,10 +49,15 @@ impl Settings {
                 _ => {}
             }
         }
-        if settings.servers.is_empty() {
-            settings.servers.push(at_port(IpAddr::from([127, 0, 0, 1])));
-        }
         settings
+    }
+
+    /// Uses the server of this machine if there is none (resolv.conf(5)).
+    pub(crate) fn with_default_server(mut self) -> Self {
+        if self.servers.is_empty() {
+            self.servers.push(at_port(IpAddr::from([127, 0, 0, 1])));
+        }
+        self
     }
 
     fn set(&mut self, option: &str) {
@@ -61,6 +70,11 @@ impl Settings {
             _ => {}
         }
     }
+}
+
+/// Returns the servers in the text of a `resolv.conf`; there may be none.
+pub fn servers(text: &str) -> Vec<SocketAddr> {
+    Settings::parse(text).servers
 }
 
 fn at_port(ip: IpAddr) -> SocketAddr {
@@ -102,7 +116,7 @@ mod tests {
         assert_eq!(parsed, want);
         let bounded = Settings::parse("options ndots:99 timeout:999 attempts:0");
         assert_eq!((bounded.ndots, bounded.timeout.as_secs(), bounded.attempts), (15, 30, 1));
-        assert_eq!(bounded.servers, ["127.0.0.1:53".parse().unwrap()]);
+        assert_eq!(bounded.with_default_server().servers, ["127.0.0.1:53".parse().unwrap()]);
     }
 
     // hosts(5): an address, and its names without regard to case.

@@ -34,6 +34,7 @@ use crate::tls::Certificates;
 use crate::upstream::Lookups;
 pub(crate) use counters::WorkerCounters;
 use lifecycle::Lifecycle;
+pub(crate) use lookup::families_of;
 use memory::Memory;
 pub(crate) use services::Services;
 use time::Timers;

@@ -1,18 +1,18 @@
 //! The resolvers, the zone of a name, and the zone's own servers.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use causeway_dns::query::{QueryError, exchange, question};
+use causeway_dns::system::{PORT, RESOLV_CONF};
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 use tokio::task::JoinSet;
 
-/// The port of DNS (RFC 1035 §4.2).
-const PORT: u16 = 53;
 /// Public resolvers, used like Caddy's if the system names none.
-const FALLBACK: [&str; 4] = ["8.8.8.8", "8.8.4.4", "1.1.1.1", "1.0.0.1"];
+const FALLBACK: [Ipv4Addr; 4] =
+    [Ipv4Addr::new(8, 8, 8, 8), Ipv4Addr::new(8, 8, 4, 4), Ipv4Addr::new(1, 1, 1, 1), Ipv4Addr::new(1, 0, 0, 1)];
 /// Addresses of a zone's servers that get a query whether a name below is a zone, at the same time: a silent one takes
 /// 10 s.
 const PARENTS_MAX: usize = 3;
@@ -20,8 +20,6 @@ const PARENTS_MAX: usize = 3;
 const USUAL_LABEL: &str = "_acme-challenge";
 /// CNAME records after each other that are followed, as resolvers do.
 const ALIASES_MAX: usize = 8;
-/// The system's resolvers.
-const RESOLV_CONF: &str = "/etc/resolv.conf";
 
 /// The reason why a lookup failed.
 #[derive(Debug)]
@@ -70,10 +68,9 @@ pub(crate) struct Resolvers {
 impl Resolvers {
     /// The resolvers of the configuration, as `host` or `host:port`. If there are none: those of `/etc/resolv.conf`.
     pub(crate) async fn new(written: &[String]) -> Result<Self, ZoneError> {
-        let servers = if written.is_empty() { of_system(Path::new(RESOLV_CONF)) } else { written.to_vec() };
-        let mut addresses = Vec::new();
-        for server in servers {
-            addresses.extend(server_addresses(&server).await?);
+        let mut addresses = if written.is_empty() { of_system(Path::new(RESOLV_CONF)) } else { Vec::new() };
+        for server in written {
+            addresses.extend(server_addresses(server).await?);
         }
         Ok(Self { addresses, are_configured: !written.is_empty(), zone_port: PORT })
     }
@@ -224,7 +221,8 @@ pub(crate) async fn query_server(server: SocketAddr, name: &Name, kind: RecordTy
     Ok(exchange(server, &sent).await?.0)
 }
 
-/// The addresses of `host`, `host:port`, an IPv6 address, or `[IPv6 address]:port`.
+/// The addresses of `host`, `host:port`, an IPv6 address, or `[IPv6 address]:port`. Upstreams have a notation of their
+/// own for DNS servers, with a network (`ResolverServer::parse` of the crate pipeline).
 pub(crate) async fn server_addresses(text: &str) -> Result<Vec<SocketAddr>, ZoneError> {
     let unknown = || ZoneError::Server(text.to_owned());
     if let Ok(ip) = text.trim_start_matches('[').trim_end_matches(']').parse() {
@@ -243,16 +241,9 @@ pub(crate) fn absolute(text: &str) -> Result<Name, ZoneError> {
 }
 
 /// The resolvers in a file like `/etc/resolv.conf`, or public ones.
-fn of_system(path: &Path) -> Vec<String> {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    let servers = text.lines().filter_map(|line| {
-        let mut words = line.split_whitespace();
-        words.next().filter(|word| *word == "nameserver")?;
-        // A zone index (`fe80::1%eth0`) is left out with its server.
-        words.next().filter(|server| server.parse::<std::net::IpAddr>().is_ok()).map(str::to_owned)
-    });
-    let servers: Vec<_> = servers.collect();
-    if servers.is_empty() { FALLBACK.map(str::to_owned).to_vec() } else { servers }
+fn of_system(path: &Path) -> Vec<SocketAddr> {
+    let servers = causeway_dns::system::servers(&std::fs::read_to_string(path).unwrap_or_default());
+    if servers.is_empty() { FALLBACK.map(|ip| (ip, PORT).into()).to_vec() } else { servers }
 }
 
 #[cfg(test)]
@@ -333,18 +324,20 @@ mod tests {
     #[test]
     fn resolvers_of_the_system() {
         let path = std::env::temp_dir().join(format!("causeway-resolv-{}.conf", std::process::id()));
+        let shown = |path: &Path| of_system(path).iter().map(SocketAddr::to_string).collect::<Vec<_>>();
+        let fallback = ["8.8.8.8:53", "8.8.4.4:53", "1.1.1.1:53", "1.0.0.1:53"];
         for (text, want) in [
             (
                 "# a\nsearch b\nnameserver 192.0.2.1\n nameserver\t2001:db8::1\nnameserver\n",
-                &["192.0.2.1", "2001:db8::1"][..],
+                vec!["192.0.2.1:53", "[2001:db8::1]:53"],
             ),
-            ("nameserver fe80::1%eth0\nnameserver 192.0.2.1\n", &["192.0.2.1"]),
-            ("options edns0\n", &FALLBACK),
+            ("nameserver fe80::1%eth0\nnameserver 192.0.2.1\n", vec!["192.0.2.1:53"]),
+            ("options edns0\n", fallback.to_vec()),
         ] {
             std::fs::write(&path, text).unwrap();
-            assert_eq!(of_system(&path), want, "{text}");
+            assert_eq!(shown(&path), want, "{text}");
         }
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(of_system(&path), FALLBACK);
+        assert_eq!(shown(&path), fallback);
     }
 }

@@ -25,7 +25,7 @@ use crate::drive::ClientConnection;
 use crate::proxy_protocol;
 use crate::tls::{Connected, Connector, TlsStream};
 use crate::transport::{Transport, keepalive, round_trip};
-use crate::worker::Core;
+use crate::worker::{Core, families_of};
 
 /// The network of Unix sockets in an upstream's address.
 pub(super) const UNIX: &str = "unix/";
@@ -288,7 +288,8 @@ async fn happy_eyeballs(
     deadline: Option<Instant>,
 ) -> Result<(TcpStream, SocketAddr), CallError> {
     if transport.network_proxy.is_none() {
-        addresses.retain(|address| transport.families.include(address));
+        let families = families_of(transport.families);
+        addresses.retain(|address| families.has(address.ip()));
     }
     let is_first = |address: &SocketAddr| addresses.first().is_some_and(|first| first.is_ipv4() == address.is_ipv4());
     let (first, other): (Vec<_>, Vec<_>) = addresses.iter().partition(|address| is_first(address));

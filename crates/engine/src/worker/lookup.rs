@@ -19,14 +19,19 @@ const LOOPBACK: [IpAddr; 2] = [IpAddr::V6(Ipv6Addr::LOCALHOST), IpAddr::V4(Ipv4A
 /// # Errors
 /// The resolver's.
 pub(super) fn resolve(address: &str, hosts: &Path) -> io::Result<Vec<SocketAddr>> {
-    if let Some(("localhost", port)) = address.rsplit_once(':')
-        && let Ok(port) = port.parse()
-        && !hosts.exists()
-    {
+    match address.rsplit_once(':').map(|(host, port)| (host, port.parse())) {
+        Some((host, Ok(port))) if !host.starts_with('[') => system_addresses(host, port, hosts),
+        // A literal in brackets, or a text that the standard library refuses.
+        _ => Ok(address.to_socket_addrs()?.collect()),
+    }
+}
+
+fn system_addresses(host: &str, port: u16, hosts: &Path) -> io::Result<Vec<SocketAddr>> {
+    if host == "localhost" && !hosts.exists() {
         return Ok(LOOPBACK.map(|ip| (ip, port).into()).to_vec());
     }
-    refuse_numbers(address.rsplit_once(':').map_or(address, |(host, _)| host))?;
-    Ok(address.to_socket_addrs()?.collect())
+    refuse_numbers(host)?;
+    Ok((host, port).to_socket_addrs()?.collect())
 }
 
 /// Refuses a host of numbers that is no IP address, such as `127.1` or a port without its colon. The C library takes it
@@ -92,17 +97,12 @@ async fn by_dns(
 
 fn by_system(name: &str, families: dns::Families, hosts: &Path) -> Result<Vec<DnsRecord>, LookupError> {
     let failed = |error: io::Error| LookupError::new(format!("{name}: {error}"));
-    let found: Vec<IpAddr> = if name == "localhost" && !hosts.exists() {
-        LOOPBACK.to_vec()
-    } else {
-        refuse_numbers(name).map_err(failed)?;
-        (name, 0).to_socket_addrs().map_err(failed)?.map(|address| address.ip()).collect()
-    };
-    let found: Vec<_> = found.into_iter().filter(|ip| families.has(*ip)).map(DnsRecord::Address).collect();
+    let found = system_addresses(name, 0, hosts).map_err(failed)?.into_iter().map(|address| address.ip());
+    let found: Vec<_> = found.filter(|ip| families.has(*ip)).map(DnsRecord::Address).collect();
     if found.is_empty() { Err(LookupError::new(format!("found no records of {name}"))) } else { Ok(found) }
 }
 
-fn families_of(families: Families) -> dns::Families {
+pub(crate) fn families_of(families: Families) -> dns::Families {
     match families {
         Families::Both => dns::Families::Both,
         Families::Ipv4 => dns::Families::Ipv4,

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// The port of DNS (RFC 1035 §4.2).
+/// The port of DNS (RFC 1035 §4.2). The crate dns has the constant too, but it needs a runtime.
 const PORT: u16 = 53;
 
 /// A question to DNS.
@@ -37,7 +37,7 @@ impl Question {
     }
 }
 
-/// Families of addresses.
+/// Families of addresses. The engine converts them to those of the crate dns, which needs a runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Families {
     /// IPv4 and IPv6.
@@ -46,17 +46,6 @@ pub enum Families {
     Ipv4,
     /// IPv6 only.
     Ipv6,
-}
-
-impl Families {
-    /// Returns whether an address is of these families.
-    pub fn include(self, address: &SocketAddr) -> bool {
-        match self {
-            Self::Both => true,
-            Self::Ipv4 => address.is_ipv4(),
-            Self::Ipv6 => address.is_ipv6(),
-        }
-    }
 }
 
 /// A record of an answer, in the order in which clients use them.
