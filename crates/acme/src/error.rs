@@ -111,18 +111,25 @@ impl AcmeError {
     }
 }
 
+/// Writes an error and its causes.
+pub(crate) fn write_with_causes(
+    mut error: &(dyn std::error::Error + 'static),
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    write!(f, "{error}")?;
+    while let Some(cause) = error.source() {
+        write!(f, ": {cause}")?;
+        error = cause;
+    }
+    Ok(())
+}
+
 impl fmt::Display for AcmeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Protocol(error) => {
-                write!(f, "{error}")?;
                 // A connection failure's cause is in its sources.
-                let mut source = std::error::Error::source(error);
-                while let Some(cause) = source {
-                    write!(f, ": {cause}")?;
-                    source = cause.source();
-                }
-                Ok(())
+                write_with_causes(error, f)
             }
             Self::Unverified(detail, _) => write!(f, "the authority could not verify the name: {detail}"),
             Self::NoChallenge(offered, expected) => write!(f, "found the challenges {offered}, expected {expected}"),

@@ -33,6 +33,7 @@ use serde_json::Value;
 pub use hyper::{Method, StatusCode};
 pub use proxy::{NetworkProxy, ProxyChoice, ProxyEnvironment, ProxyUrlError};
 
+use crate::error::write_with_causes;
 use any_certificate::AnyCertificate;
 use connector::Connector;
 
@@ -558,14 +559,8 @@ impl fmt::Display for HttpError {
                 write!(f, "found the server name '{name}', expected a host name or an IP address")
             }
             Self::Exchange(error) => {
-                write!(f, "{error}")?;
                 // hyper's own message names the step only. The cause is in its sources.
-                let mut source = error.source();
-                while let Some(cause) = source {
-                    write!(f, ": {cause}")?;
-                    source = cause.source();
-                }
-                Ok(())
+                write_with_causes(&**error, f)
             }
             Self::Timeout(timeout) => write!(f, "no complete response after {} s", timeout.as_secs_f32()),
             Self::TooLong(max) => write!(f, "the response is longer than {max} bytes"),

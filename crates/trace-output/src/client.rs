@@ -168,7 +168,7 @@ impl CollectorClient {
     }
 }
 
-/// Returns the text of an error and of its causes.
+/// Returns the text of an error and of its causes. As in the crate acme; neither crate depends on the other one.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
