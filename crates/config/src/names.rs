@@ -1,4 +1,5 @@
-//! Names in certificates: coverage by wildcards, and which authorities can issue for a name (Caddy's rules).
+//! Names in certificates: coverage by wildcards, and which authorities can issue for a name (Caddy's rules). URLs of
+//! HTTP.
 
 use std::net::IpAddr;
 
@@ -85,6 +86,14 @@ pub(crate) fn is_address(name: &str) -> bool {
 /// Whether Tailscale's daemon supplies the certificate for this name.
 pub(crate) fn is_tailscale(name: &str) -> bool {
     name.to_lowercase().ends_with(".ts.net")
+}
+
+/// The expected text for a URL without a scheme of HTTP.
+pub(crate) const HTTP_URL: &str = "a URL that begins with http:// or https://";
+
+/// Returns the part of a URL after `http://` or `https://`; `None` for any other URL.
+pub(crate) fn strip_http_scheme(url: &str) -> Option<&str> {
+    url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"))
 }
 
 #[cfg(test)]

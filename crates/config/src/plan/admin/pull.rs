@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::super::certificates::CertificateFiles;
 use super::super::storage::Secret;
+use crate::names;
 
 /// Headers that belong to the connection or to the body, which is empty.
 const HEADERS_OF_FRAMING: [&str; 4] = ["connection", "content-length", "transfer-encoding", "upgrade"];
@@ -114,9 +115,8 @@ impl HttpLoaderConfig {
             method => return build.at("method", |build| Err(build.refuse(method, "a method such as GET"))),
         };
         let url = build.known(&self.url);
-        if !["http://", "https://"].iter().any(|scheme| url.starts_with(scheme)) {
-            let expected = "a URL that begins with http:// or https://";
-            return build.at("url", |build| Err(build.refuse(url, expected)));
+        if names::strip_http_scheme(&url).is_none() {
+            return build.at("url", |build| Err(build.refuse(url, names::HTTP_URL)));
         }
         let limit = self.timeout.as_ref();
         let limit = build.at("timeout", |build| limit.map(|limit| limit.duration(build)).transpose())?;

@@ -469,15 +469,14 @@ impl OnDemandConfig {
             None => ("ask", &self.ask),
         };
         let endpoint = build.known(endpoint);
-        if !["http://", "https://"].iter().any(|scheme| endpoint.starts_with(scheme)) {
+        if names::strip_http_scheme(&endpoint).is_none() {
             if !is_used {
                 build.warn(format!(
                     "on_demand_tls: {endpoint} does not begin with http:// or https://; no site uses it"
                 ));
                 return Ok(None);
             }
-            let expected = "a URL that begins with http:// or https://";
-            return build.at(key, |build| Err(build.refuse(endpoint, expected)));
+            return build.at(key, |build| Err(build.refuse(endpoint, names::HTTP_URL)));
         }
         Ok(Some(endpoint))
     }
@@ -549,9 +548,8 @@ impl AutomationPolicyConfig {
     /// Checks that each URL which is to be used is one.
     fn overrides(&self, build: &mut Build<'_>) -> Result<BTreeMap<String, String>, BuildError> {
         for (written, used) in &self.ocsp_overrides {
-            if !used.is_empty() && !["http://", "https://"].iter().any(|scheme| used.starts_with(scheme)) {
-                let expected =
-                    "a URL that begins with http:// or https://, or an empty text, which disables the responder";
+            if !used.is_empty() && names::strip_http_scheme(used).is_none() {
+                let expected = format!("{}, or an empty text, which disables the responder", names::HTTP_URL);
                 return build.at(format!("ocsp_overrides.{written}"), |build| Err(build.refuse(used, expected)));
             }
         }
@@ -565,9 +563,10 @@ fn getter(written: &Map<String, Value>, build: &mut Build<'_>) -> Result<Certifi
         Some("http") => {
             let HttpGetterConfig { url, .. } = build.parse(&json)?;
             let url = build.known(&url);
-            let rest = ["http://", "https://"].iter().find_map(|scheme| url.strip_prefix(scheme));
-            if rest.is_none_or(|rest| rest.is_empty() || rest.starts_with(['/', '?', '#', ':'])) {
-                let expected = "a URL that begins with http:// or https:// and a host";
+            if names::strip_http_scheme(&url)
+                .is_none_or(|rest| rest.is_empty() || rest.starts_with(['/', '?', '#', ':']))
+            {
+                let expected = format!("{} and a host", names::HTTP_URL);
                 return build.at("url", |build| Err(build.refuse(url, expected)));
             }
             Ok(CertificateGetter::Http(url))
