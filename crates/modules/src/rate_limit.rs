@@ -107,8 +107,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
                 .at(key, |build| Err(build.refuse(key, "'redis', with which several servers share their limits")));
         }
     }
-    let interval = written.sweep_interval.as_ref();
-    build.at("sweep_interval", |build| interval.map(|span| span.duration(build)).transpose())?;
+    build.optional_duration("sweep_interval", written.sweep_interval.as_ref())?;
     if !(0.0..=100.0).contains(&written.jitter) {
         return build.at("jitter", |build| Err(build.refuse(written.jitter.to_string(), "a share such as 0.2")));
     }

@@ -127,12 +127,9 @@ impl AuthorityConfig {
         if id.is_empty() {
             return Err(build.refuse("", "an id, as local"));
         }
-        let lifetime =
-            |build: &mut Build<'_>| self.intermediate_lifetime.as_ref().map(|span| span.duration(build)).transpose();
-        let intermediate_lifetime = build.at("intermediate_lifetime", lifetime)?;
-        let interval =
-            |build: &mut Build<'_>| self.maintenance_interval.as_ref().map(|span| span.duration(build)).transpose();
-        build.at("maintenance_interval", interval)?;
+        let lifetime = self.intermediate_lifetime.as_ref();
+        let intermediate_lifetime = build.optional_duration("intermediate_lifetime", lifetime)?;
+        build.optional_duration("maintenance_interval", self.maintenance_interval.as_ref())?;
         let text = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         let pair = |key: &str, pair: &Option<KeyPairConfig>, build: &mut Build<'_>| {
             build.at(key, |build| pair.as_ref().map(|pair| pair.read(build)).transpose())

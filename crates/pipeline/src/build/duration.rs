@@ -68,6 +68,20 @@ impl DurationConfig {
     }
 }
 
+impl Build<'_> {
+    /// Returns the duration of an optional member for which zero is a value.
+    ///
+    /// # Errors
+    /// As [`DurationConfig::duration`].
+    pub fn optional_duration(
+        &mut self,
+        key: &str,
+        written: Option<&DurationConfig>,
+    ) -> Result<Option<Duration>, BuildError> {
+        self.at(key, |build| written.map(|written| written.duration(build)).transpose())
+    }
+}
+
 const EXPECTED: &str = "a duration such as 90s, 1m30s or 250ms";
 
 /// Parses a duration such as `1m30s`, `1.5h` or `2d` to nanoseconds: Go's notation, and `d` for 24 hours; at most

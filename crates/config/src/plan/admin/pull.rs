@@ -94,7 +94,7 @@ pub(super) fn read(
     has_identity: bool,
     build: &mut Build<'_>,
 ) -> Result<Option<ConfigPull>, BuildError> {
-    let delay = build.at("load_delay", |build| delay.map(|delay| delay.duration(build)).transpose())?;
+    let delay = build.optional_duration("load_delay", delay)?;
     let Some(load) = load else { return Ok(None) };
     let loader = build.at("load", |build| match load.get("module").and_then(Value::as_str) {
         Some("http") => {
@@ -118,8 +118,7 @@ impl HttpLoaderConfig {
         if names::strip_http_scheme(&url).is_none() {
             return build.at("url", |build| Err(build.refuse(url, names::HTTP_URL)));
         }
-        let limit = self.timeout.as_ref();
-        let limit = build.at("timeout", |build| limit.map(|limit| limit.duration(build)).transpose())?;
+        let limit = build.optional_duration("timeout", self.timeout.as_ref())?;
         let none = LoaderTlsConfig::default();
         let tls = self.tls.as_ref().unwrap_or(&none);
         Ok(HttpLoader {

@@ -410,9 +410,7 @@ pub(in super::super) fn matches_wildcard(pattern: &str, name: &str) -> bool {
 
 impl AutomationConfig {
     pub(super) fn read(&self, defaults: &DnsDefaults, build: &mut Build<'_>) -> Result<Automation, BuildError> {
-        let mut interval = |name, written: &Option<DurationConfig>| {
-            build.at(name, |build| written.as_ref().map(|span| span.duration(build)).transpose())
-        };
+        let mut interval = |key, written: &Option<DurationConfig>| build.optional_duration(key, written.as_ref());
         let ocsp_check_interval =
             interval("ocsp_interval", &self.ocsp_interval)?.filter(|interval| !interval.is_zero());
         let cleaning_interval =
@@ -600,8 +598,7 @@ fn issuer(written: &Map<String, Value>, defaults: &DnsDefaults, build: &mut Buil
         Some("zerossl") => Ok(Issuer::Public(PublicIssuer::ZeroSsl(zerossl(&json, build)?))),
         Some("internal") => {
             let internal: InternalIssuerConfig = build.parse(&json)?;
-            let lifetime = internal.lifetime.as_ref();
-            let lifetime = build.at("lifetime", |build| lifetime.map(|span| span.duration(build)).transpose())?;
+            let lifetime = build.optional_duration("lifetime", internal.lifetime.as_ref())?;
             let authority = if internal.ca.is_empty() { super::super::pki::LOCAL.to_owned() } else { internal.ca };
             let lifetime = lifetime.filter(|lifetime| !lifetime.is_zero());
             Ok(Issuer::Internal { authority, lifetime, by_root: internal.sign_with_root })
@@ -657,10 +654,8 @@ fn acme(json: &Value, defaults: &DnsDefaults, build: &mut Build<'_>) -> Result<A
     let proxy = build.at("network_proxy", |build| proxy.map(|proxy| network_proxy(proxy, build)).transpose())?;
     // A placeholder that is set to nothing stays an empty key, which is refused.
     let account_key = Some(build.known(&written.account_key)).filter(|_| !written.account_key.is_empty());
-    let lifetime = written.certificate_lifetime.as_ref();
-    let lifetime = build.at("certificate_lifetime", |build| lifetime.map(|span| span.duration(build)).transpose())?;
-    let timeout = written.acme_timeout.as_ref();
-    build.at("acme_timeout", |build| timeout.map(|span| span.duration(build)).transpose())?;
+    let lifetime = build.optional_duration("certificate_lifetime", written.certificate_lifetime.as_ref())?;
+    build.optional_duration("acme_timeout", written.acme_timeout.as_ref())?;
     let chains = written.preferred_chains.map(|written| PreferredChains {
         smallest: written.smallest,
         any_common_names: written.any_common_name,

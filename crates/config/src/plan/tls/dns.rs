@@ -47,11 +47,9 @@ pub(super) fn challenge(
             return Err(build.refuse("no provider", expected));
         }
     };
-    let mut span = |key: &str, span: &Option<DurationConfig>| {
-        build.at(key, |build| span.as_ref().map(|span| span.duration(build)).transpose())
-    };
-    let ttl = span("ttl", &written.ttl)?.filter(|ttl| !ttl.is_zero());
-    let propagation_delay = span("propagation_delay", &written.propagation_delay)?.unwrap_or_default();
+    let ttl = build.optional_duration("ttl", written.ttl.as_ref())?.filter(|ttl| !ttl.is_zero());
+    let propagation_delay = build.optional_duration("propagation_delay", written.propagation_delay.as_ref())?;
+    let propagation_delay = propagation_delay.unwrap_or_default();
     let propagation_limit = build.at("propagation_timeout", |build| limit(written.propagation_timeout, build))?;
     let resolvers = if written.resolvers.is_empty() { &defaults.resolvers } else { &written.resolvers };
     Ok(DnsChallenge {
