@@ -8,7 +8,7 @@
 //!   field names, values, and both
 //! - [`FieldMap`]: an ordered list of fields in one arena
 //! - [`Target`], [`path`], [`query`]: the request target, percent-decoding, path cleaning and the pairs of a query
-//! - [`Head`], [`ResponseHead`], [`Cookie`]: whole heads
+//! - [`Head`], [`ResponseHead`], [`Cookie`], [`HTTP_DATE_SECONDS_END`]: whole heads, and the end of their dates
 //! - [`Block`], [`BlockMut`], [`Chunk`], [`Home`]: reference-counted buffers that return to their pool
 //! - [`ServerEvent`], [`ClientEvent`], [`Handled`], [`OpenError`], [`BodyLength`], [`Framing`], [`WaitsFor`]: the types
 //!   that a protocol machine and its driver exchange
@@ -44,7 +44,7 @@ pub use list::List;
 pub use map::{ContentLengthError, FieldMap};
 pub use method::Method;
 pub use name::{KnownName, names};
-pub use response::{EtagKind, ResponseHead};
+pub use response::{EtagKind, HTTP_DATE_SECONDS_END, ResponseHead};
 pub use status::StatusCode;
 pub use target::{Target, TargetError, TargetForm, is_host, is_host_port};
 pub use transfer::{BodyLength, Framing, WaitsFor};

@@ -9,6 +9,9 @@ use crate::map::FieldMap;
 use crate::name::{KnownName, names};
 use crate::status::StatusCode;
 
+/// The first second since 1970 that an HTTP date cannot express: the year has four digits (RFC 9110 §5.6.7).
+pub const HTTP_DATE_SECONDS_END: u64 = 253_402_300_800;
+
 /// The comparison that an entity tag supports (RFC 9110 §8.8.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EtagKind {
@@ -126,7 +129,7 @@ impl ResponseHead {
     /// the year 9999.
     pub fn last_modified(&mut self, time: SystemTime) {
         let seconds = time.duration_since(SystemTime::UNIX_EPOCH).map(|since| since.as_secs());
-        if !seconds.is_ok_and(|seconds| seconds < 253_402_300_800) {
+        if !seconds.is_ok_and(|seconds| seconds < HTTP_DATE_SECONDS_END) {
             return;
         }
         self.scratch.clear();

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use causeway_message::{StatusCode, path};
+use causeway_message::{HTTP_DATE_SECONDS_END, StatusCode, path};
 use causeway_pipeline::{Fault, FileVersion, LogLimit, OpenFile, Reason};
 
 use super::locate::{FilePath, Resolved};
@@ -128,8 +128,7 @@ impl FileStamp {
 
     fn last_modified(&self) -> Option<(u64, Box<str>)> {
         let seconds = u64::try_from(self.version.modified.div_euclid(1_000_000_000)).ok()?;
-        // An HTTP date has four digits for the year, so it ends with the year 9999.
-        if matches!(seconds, 0 | 1) || seconds >= 253_402_300_800 {
+        if matches!(seconds, 0 | 1) || seconds >= HTTP_DATE_SECONDS_END {
             return None;
         }
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
