@@ -264,7 +264,11 @@ impl Server {
     pub fn authorities(&self) -> Vec<(String, String)> {
         let mut roots = self.custody.roots();
         let more = self.identity.as_ref().map(Custody::roots).unwrap_or_default();
-        roots.extend(more.into_iter().filter(|root| !self.custody.roots().contains(root)));
+        for root in more {
+            if !roots.contains(&root) {
+                roots.push(root);
+            }
+        }
         roots
     }
 
