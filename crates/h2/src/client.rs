@@ -256,19 +256,6 @@ impl Client {
         was_open.then_some(ClientEvent::Broken { fault: None })
     }
 
-    /// Handles the expiry of the deadline for [`Client::waits_for`]. An incomplete frame fails the connection; an
-    /// idle connection is drained.
-    pub fn handle_timeout(&mut self, out: &mut WriteList) -> Option<ClientEvent> {
-        match self.waits_for() {
-            WaitsFor::Head => self.fail(ConnectionError(ErrorCode::EnhanceYourCalm), &[], out).event,
-            WaitsFor::KeepAlive => {
-                self.drain(out);
-                None
-            }
-            _ => None,
-        }
-    }
-
     /// Sends PING, which the server has to acknowledge (RFC 9113 §6.7). The acknowledgement is no event: any byte of
     /// the server shows that the connection works.
     pub fn ping(&mut self, out: &mut WriteList) {

@@ -301,11 +301,6 @@ impl Output {
         self.stream.is_journal
     }
 
-    /// Returns whether all lines are discarded.
-    pub fn is_discarded(&self) -> bool {
-        self.queue.is_none()
-    }
-
     /// Queues a line, which `format` appends to the buffer given, and returns true. On the output's own thread the line
     /// is neither formatted nor queued, and the result is false: the thread would wait for itself.
     pub fn write(&self, when_full: WhenFull, format: impl FnOnce(&mut Vec<u8>)) -> bool {
