@@ -22,6 +22,25 @@ pub(crate) fn covers(pattern: &str, name: &str) -> bool {
             .all(|(index, (own, label))| if index <= last && !label.is_empty() { own == "*" } else { same(own, label) })
 }
 
+/// Whether the name equals `pattern`, or does after `*` replaces one or more of its first labels. As
+/// certmagic's `MatchWildcard`, with which Caddy selects policies and certificates, and unlike [`covers`], it compares
+/// labels exactly and accepts no port.
+pub(crate) fn matches_wildcard(pattern: &str, name: &str) -> bool {
+    if name == pattern {
+        return true;
+    }
+    let stars = pattern.split('.').take_while(|label| *label == "*").count();
+    let (mut name, mut pattern) = (name.split('.'), pattern.split('.'));
+    for _ in 0..stars {
+        pattern.next();
+        // A star needs a label that is present and not empty.
+        if name.next().is_none_or(str::is_empty) {
+            return false;
+        }
+    }
+    stars > 0 && name.eq(pattern)
+}
+
 /// Case-insensitive equality, beyond ASCII too.
 fn same(own: &str, other: &str) -> bool {
     own.eq_ignore_ascii_case(other)
@@ -117,6 +136,25 @@ mod tests {
             ("*.test", "*.test", true),
         ] {
             assert_eq!(covers(pattern, name), want, "{pattern} {name}");
+        }
+    }
+
+    // certmagic's `MatchWildcard`.
+    #[test]
+    fn wildcards_match_labels() {
+        for (name, pattern, want) in [
+            ("a.b", "a.b", true),
+            ("a.b", "*.b", true),
+            ("a.b", "*.*", true),
+            ("a.b.c", "*.b.c", true),
+            ("a.b.c", "*.*.c", true),
+            ("a.b.c", "*.c", false),
+            ("b.c", "*.b.c", false),
+            (".b", "*.b", false),
+            ("a.b", "a.*", false),
+            ("a", "*", true),
+        ] {
+            assert_eq!(matches_wildcard(pattern, name), want, "{name} {pattern}");
         }
     }
 

@@ -18,7 +18,7 @@ use super::PlanError;
 use super::address::empty_placeholder;
 use super::certificates::{CertificateAuthority, ManagedName, PublicIssuer, PublicName};
 use super::pki::{KNOWN_AUTHORITY, LOCAL, add_local};
-use super::tls::{Automation, AutomationPolicy, Issuer, Tls, ascii, matches_wildcard};
+use super::tls::{Automation, AutomationPolicy, Issuer, Tls, ascii};
 use crate::names;
 pub use on_demand::{OnDemand, SignedName};
 pub(super) use redirects::{Inserted, Remaining, SERVER as REDIRECTS};
@@ -350,11 +350,11 @@ fn check_authorities(tls: &Tls, authorities: &[CertificateAuthority], build: &mu
 /// Whether a loaded certificate covers `name`, exactly or by wildcard.
 fn is_loaded(loaded: &HashSet<&str>, name: &str) -> bool {
     let mut wildcards = loaded.iter().filter(|loaded| loaded.contains('*'));
-    loaded.contains(name) || (!names::is_address(name) && wildcards.any(|loaded| matches_wildcard(loaded, name)))
+    loaded.contains(name) || (!names::is_address(name) && wildcards.any(|loaded| names::matches_wildcard(loaded, name)))
 }
 
 fn is_under_wildcard(name: &str, wildcards: &[String]) -> bool {
-    !names::is_address(name) && wildcards.iter().any(|other| other != name && matches_wildcard(other, name))
+    !names::is_address(name) && wildcards.iter().any(|other| other != name && names::matches_wildcard(other, name))
 }
 
 #[cfg(test)]

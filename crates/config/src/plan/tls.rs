@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use super::certificates::{CertificateSource, Certificates, SessionTickets, StorageCleaning};
 use super::refuse;
 
-pub(super) use automation::{Automation, AutomationPolicy, Issuer, matches_wildcard, read_issuers};
+pub(super) use automation::{Automation, AutomationPolicy, Issuer, read_issuers};
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]

@@ -1084,25 +1084,6 @@ fn hosts_with_an_empty_placeholder() {
     assert_eq!(set, ":443s causeway-config.localhost=local localhost=local");
 }
 
-// certmagic's `MatchWildcard`.
-#[test]
-fn wildcards() {
-    for (name, pattern, want) in [
-        ("a.b", "a.b", true),
-        ("a.b", "*.b", true),
-        ("a.b", "*.*", true),
-        ("a.b.c", "*.b.c", true),
-        ("a.b.c", "*.*.c", true),
-        ("a.b.c", "*.c", false),
-        ("b.c", "*.b.c", false),
-        (".b", "*.b", false),
-        ("a.b", "a.*", false),
-        ("a", "*", true),
-    ] {
-        assert_eq!(matches_wildcard(pattern, name), want, "{name} {pattern}");
-    }
-}
-
 // A file for several environments may have a default that is no URL.
 #[test]
 fn a_permission_that_no_site_uses() {

@@ -278,7 +278,7 @@ impl Automation {
     pub(in super::super) fn policy(&self, name: &str) -> Option<&AutomationPolicy> {
         let exact = self.exact.get(name).copied();
         let pattern =
-            self.patterns.iter().find(|(pattern, _)| matches_wildcard(pattern, name)).map(|(_, index)| *index);
+            self.patterns.iter().find(|(pattern, _)| names::matches_wildcard(pattern, name)).map(|(_, index)| *index);
         let first = [exact, pattern, self.base].into_iter().flatten().min()?;
         self.policies.get(first)
     }
@@ -388,24 +388,6 @@ impl Automation {
         self.policies.push(policy);
         Ok(())
     }
-}
-
-/// Whether the name equals `pattern`, or does after `*` replaces one or more of its first labels. Unlike
-/// [`names::covers`](crate::names::covers), it compares labels exactly and accepts no port.
-pub(in super::super) fn matches_wildcard(pattern: &str, name: &str) -> bool {
-    if name == pattern {
-        return true;
-    }
-    let stars = pattern.split('.').take_while(|label| *label == "*").count();
-    let (mut name, mut pattern) = (name.split('.'), pattern.split('.'));
-    for _ in 0..stars {
-        pattern.next();
-        // A star needs a label that is present and not empty.
-        if name.next().is_none_or(str::is_empty) {
-            return false;
-        }
-    }
-    stars > 0 && name.eq(pattern)
 }
 
 impl AutomationConfig {
