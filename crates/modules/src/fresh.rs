@@ -8,8 +8,8 @@
 //! The cache lives in a state that survives a reload ([`causeway_pipeline::Build::allocate_kept_state`]). The state's
 //! key must name everything that its values depend on.
 //!
-//! Above its bounds the cache evicts by CLOCK. Values that hold open files have a clock of their own, so that eviction for one
-//! resource never scans the values that do not use it.
+//! Above its bounds the cache evicts by CLOCK. Values that hold open files have a clock of their own, so that eviction
+//! for one resource never scans the values that do not use it.
 //!
 //! All caches of the process together keep files open within [`OpenFiles`], since connections need descriptors too.
 

@@ -2,8 +2,8 @@
 
 use std::path::{Component, Path, PathBuf};
 
-/// Returns the shortest path of the same meaning, by its text alone, as Go's `filepath.Clean`. It may be another file if
-/// a directory is a link.
+/// Returns the shortest path of the same meaning, by its text alone, as Go's `filepath.Clean`. It may be another file
+/// if a directory is a link.
 pub(super) fn clean_path(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for component in path.components() {
