@@ -35,11 +35,11 @@ use std::time::Instant;
 use causeway_message::{FieldValue, StatusCode, names};
 use causeway_pipeline::context::VarId;
 use causeway_pipeline::worker::{Work, WorkKind, offload};
-use causeway_pipeline::{Build, BuildError, Context, Fault, Generation, Handler, StateId, Step, Template};
+use causeway_pipeline::{Build, BuildError, Context, Fault, Generation, Handler, StateId, Step, Template, Worker};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::fresh::{CachedValue, Cost, Fresh, RevalidationGuard};
+use crate::fresh::{self, CachedValue, Cost, Fresh, RevalidationGuard};
 use crate::rendered::{StatusTemplate, WeakString};
 use crate::rewrite::STRIPPED;
 use crate::single_flight::{ReadTime, SingleFlight};
@@ -89,7 +89,7 @@ struct FileServerPlan {
     codings: SidecarCodings,
     generated: GeneratedCodings,
     tag_extensions: Vec<String>,
-    files: StateId<RefCell<Fresh<FileEntry>>>,
+    files: StateId<Rc<RefCell<Fresh<FileEntry>>>>,
     /// Lookups in progress for paths that are not cached.
     lookups: StateId<SingleFlight<LookupOutcome>>,
     /// Set after a rewrite that left nothing of the path.
@@ -124,7 +124,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         codings: SidecarCodings::build(written.precompressed.unwrap_or_default(), &written.precompressed_order, build)?,
         generated: GeneratedCodings::build(&written.precompress, build)?,
         tag_extensions: written.etag_file_extensions,
-        files: build.allocate_kept_state(key.clone(), |_| RefCell::new(Fresh::new(CACHED_COST_MAX))),
+        files: build.allocate_kept_state(key.clone(), |_| Rc::new(RefCell::new(Fresh::new(CACHED_COST_MAX)))),
         lookups: build.allocate_kept_state(key, |_| SingleFlight::new()),
         stripped: build.allocate_slot(STRIPPED),
     }))))
@@ -196,9 +196,9 @@ enum Attempt {
 fn look_up(plan: &Arc<FileServerPlan>, cx: &mut Context, file_path: FilePath, attempt: Attempt) -> Step {
     let (ours, theirs, there) = (Arc::clone(plan), Arc::clone(plan), file_path.clone());
     let job = move || (disk::read_file(&ours, &there, None), there);
-    let (generation, began) = (Rc::clone(cx.generation()), cx.worker().now());
+    let (generation, worker, began) = (Rc::clone(cx.generation()), Rc::clone(cx.worker()), cx.worker().now());
     let outcome = SingleFlight::join(cx, plan.lookups, file_path.key(), job, move |done| match done {
-        Some((look, there)) => store_lookup(&theirs, &generation, &there, look, None, began),
+        Some((look, there)) => store_lookup(&theirs, (&generation, &worker), &there, look, None, began),
         None => LookupOutcome::Failed(Fault::from_status(StatusCode::INTERNAL_SERVER_ERROR)),
     });
     let (outcome, time) = match (outcome, &attempt) {
@@ -246,7 +246,7 @@ fn revalidate(
         let Some((look, file_path)) = done else {
             return Step::Fail(Fault::from_status(StatusCode::INTERNAL_SERVER_ERROR));
         };
-        let outcome = store_lookup(&plan, cx.generation(), &file_path, look, Some(entry), began);
+        let outcome = store_lookup(&plan, (cx.generation(), cx.worker()), &file_path, look, Some(entry), began);
         // The cache is up to date: from here on other requests need not be served the old value.
         drop(revalidation);
         act(&plan, cx, file_path, outcome)
@@ -256,13 +256,14 @@ fn revalidate(
 /// Stores the result of a lookup that started at `began`.
 fn store_lookup(
     plan: &FileServerPlan,
-    generation: &Generation,
+    (generation, worker): (&Generation, &Rc<dyn Worker>),
     file_path: &FilePath,
     look: DiskLookup,
     known: Option<Rc<FileEntry>>,
     began: Instant,
 ) -> LookupOutcome {
-    let mut files = generation.state(plan.files).borrow_mut();
+    let cache = generation.state(plan.files);
+    let mut files = cache.borrow_mut();
     let outcome = match (look, known) {
         (DiskLookup::Unchanged, Some(entry)) => {
             files.touch(file_path.key(), began);
@@ -271,6 +272,8 @@ fn store_lookup(
         (DiskLookup::File(file), _) => {
             let entry = Rc::new(FileEntry::new(file, &plan.generated));
             files.put(file_path.key(), Rc::clone(&entry), began);
+            drop(files);
+            fresh::close_idle_files(cache, worker);
             return LookupOutcome::File(entry);
         }
         (DiskLookup::Directory, _) => LookupOutcome::Directory,

@@ -11,13 +11,18 @@
 //! Above its bounds the cache evicts by CLOCK. Values that hold open files have a clock of their own, so that eviction
 //! for one resource never scans the values that do not use it.
 //!
-//! All caches of the process together keep files open within [`OpenFiles`], since connections need descriptors too.
+//! All caches of the process together keep files open within [`OpenFiles`], since connections need descriptors too. A
+//! task closes those without requests ([`close_idle_files`]).
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+
+use causeway_pipeline::Worker;
+use causeway_pipeline::worker::Sleep;
 
 use crate::clock_ring::{ClockRing, ClockSlot};
 
@@ -25,6 +30,9 @@ use crate::clock_ring::{ClockRing, ClockSlot};
 const FRESH_FOR: Duration = Duration::from_secs(1);
 /// The part of the process's file descriptors that the caches may keep.
 const OPEN_PART: u64 = 8;
+/// The time without a request after which a file is closed, up to this time later. A deleted file takes space until
+/// then, and its file system cannot be unmounted.
+const OPEN_IDLE_MAX: Duration = Duration::from_secs(10);
 /// Estimated overhead of a slot in bytes, in addition to its value and its key.
 const SLOT_BYTES: usize = 256;
 
@@ -101,6 +109,7 @@ struct CacheSlot<T> {
     /// `None` for a value without open files.
     _kept: Option<KeptFiles>,
     checked_at: Instant,
+    requested_at: Instant,
     revalidation: Weak<()>,
     is_used: bool,
 }
@@ -136,13 +145,40 @@ pub(crate) struct Fresh<T> {
     indexes: HashMap<Rc<[u8]>, SlotIndex>,
     /// First the values without open files, then those with open files.
     rounds: [Round<T>; 2],
+    /// A task closes idle files ([`close_idle_files`]).
+    has_closer: bool,
+}
+
+/// Starts the task that closes the files without requests, unless it runs or the cache has no open file. For each new
+/// value: an idle worker has no such task.
+pub(crate) fn close_idle_files<T: Costly + 'static>(cache: &Rc<RefCell<Fresh<T>>>, worker: &Rc<dyn Worker>) {
+    let mut fresh = cache.borrow_mut();
+    if fresh.has_closer || fresh.rounds[1].ring.slots.is_empty() {
+        return;
+    }
+    fresh.has_closer = true;
+    let (cache, worker) = (Rc::downgrade(cache), Rc::clone(worker));
+    let ours = Rc::clone(&worker);
+    worker.spawn(Box::pin(async move {
+        loop {
+            Sleep::until(Rc::clone(&ours), ours.now() + OPEN_IDLE_MAX).await;
+            // Without its last plan the cache is gone, with all its files.
+            let Some(cache) = cache.upgrade() else { return };
+            let mut fresh = cache.borrow_mut();
+            fresh.close_idle(ours.now());
+            fresh.has_closer = !fresh.rounds[1].ring.slots.is_empty();
+            if !fresh.has_closer {
+                return;
+            }
+        }
+    }));
 }
 
 impl<T: Costly> Fresh<T> {
     /// Creates an empty cache. `most` bounds the total cost of all values, keys included.
     pub(crate) fn new(most: Cost) -> Self {
         let rounds = [Round::new(), Round::new()];
-        Self { most, open_files: OpenFiles::of_process(), indexes: HashMap::new(), rounds }
+        Self { most, open_files: OpenFiles::of_process(), indexes: HashMap::new(), rounds, has_closer: false }
     }
 
     /// Looks up a key and marks its slot as used. O(1); allocates only if the value is stale.
@@ -150,6 +186,7 @@ impl<T: Costly> Fresh<T> {
         let Some(&index) = self.indexes.get(key) else { return CachedValue::Nothing };
         let slot = &mut self.rounds[index.round].ring.slots[index.at];
         slot.is_used = true;
+        slot.requested_at = now;
         let value = Rc::clone(&slot.value);
         // `revalidation` has an owner exactly while another reader holds a `RevalidationGuard`.
         if now.saturating_duration_since(slot.checked_at) < FRESH_FOR || slot.revalidation.strong_count() > 0 {
@@ -199,9 +236,16 @@ impl<T: Costly> Fresh<T> {
         round.cost.bytes += cost.bytes;
         round.cost.open += cost.open;
         self.indexes.insert(Rc::clone(&key), SlotIndex { round: number, at: round.ring.slots.len() });
-        let revalidation = Weak::new();
-        let slot = CacheSlot { key, value, cost, _kept: kept, checked_at: began, revalidation, is_used: false };
-        round.ring.slots.push(slot);
+        round.ring.slots.push(CacheSlot {
+            key,
+            value,
+            cost,
+            _kept: kept,
+            checked_at: began,
+            requested_at: began,
+            revalidation: Weak::new(),
+            is_used: false,
+        });
     }
 
     /// Counts files as kept, and evicts others of this cache until the process may keep them.
@@ -220,6 +264,16 @@ impl<T: Costly> Fresh<T> {
     pub(crate) fn remove(&mut self, key: &[u8]) {
         if let Some(&index) = self.indexes.get(key) {
             self.take_out(index);
+        }
+    }
+
+    /// Removes the values with open files that were not requested for [`OPEN_IDLE_MAX`].
+    fn close_idle(&mut self, now: Instant) {
+        // From the end, since removing a slot moves the last one into its place.
+        for at in (0..self.rounds[1].ring.slots.len()).rev() {
+            if now.saturating_duration_since(self.rounds[1].ring.slots[at].requested_at) >= OPEN_IDLE_MAX {
+                self.take_out(SlotIndex { round: 1, at });
+            }
         }
     }
 
@@ -361,6 +415,22 @@ mod tests {
         caches.iter().for_each(check);
         drop(caches);
         assert_eq!(FEW.kept.load(Ordering::Relaxed), 0);
+    }
+
+    // docs/limits.md: a large file without a request for 10 seconds is closed.
+    #[test]
+    fn values_with_open_files_leave_when_idle() {
+        let (mut fresh, now) = (fresh(), Instant::now());
+        for number in 0..6 {
+            fresh.put(format!("/{number}").as_bytes(), thing(1, number % 2), now);
+        }
+        assert!(is_cached(&mut fresh, "/3", now + Duration::from_millis(1)));
+        fresh.close_idle(now + OPEN_IDLE_MAX - Duration::from_millis(1));
+        assert_eq!(fresh.indexes.len(), 6);
+        fresh.close_idle(now + OPEN_IDLE_MAX);
+        check(&fresh);
+        let cached: Vec<_> = (0..6).map(|number| is_cached(&mut fresh, &format!("/{number}"), now)).collect();
+        assert_eq!(cached, [true, false, true, true, true, false]);
     }
 
     #[test]

@@ -404,6 +404,46 @@ fn large_files_are_sent_from_the_file() {
     assert!(answer.body.windows(5).any(|part| part == &content[199_995..]));
 }
 
+// docs/limits.md: a large file that is not requested for 10 to 20 seconds is closed, so that a deleted one takes no
+// space, also after a reload.
+#[test]
+fn a_large_file_without_requests_is_closed() {
+    let directory = Directory::new();
+    let large = vec![b'x'; 200_000];
+    directory.file("a.bin", &large).file("b.bin", &large).file("c.txt", "c");
+    let is_open = |name: &str| {
+        let own = fs::read_dir("/proc/self/fd").expect("Linux has it");
+        let mut links = own.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+        links.any(|link| link.to_string_lossy().starts_with(&*directory.0.join(name).to_string_lossy()))
+    };
+    let mut kit = directory.kit(json!({}));
+    assert_eq!(kit.send(&Request::get("/c.txt")).status, 200);
+    assert_eq!(kit.worker().drive_spawned(), 0, "no file is open");
+    for target in ["/a.bin", "/b.bin"] {
+        assert_eq!(kit.send(&Request::get(target)).body, large);
+    }
+    assert_eq!(kit.worker().drive_spawned(), 1, "one task for all files");
+    fs::remove_file(directory.0.join("a.bin")).expect("it exists");
+    kit.reload(&registry(), &json!([{ "handle": [directory.handler(json!({}))] }]), &Value::Null);
+    assert!(is_open("a.bin"), "a later request needs no open()");
+    for second in 0..30 {
+        assert!(is_open("b.bin"), "{second}");
+        assert_eq!(kit.send(&Request::get("/b.bin")).status, 200);
+        kit.worker().advance(Duration::from_secs(1));
+        kit.worker().drive_spawned();
+    }
+    assert!(!is_open("a.bin"));
+    for _ in 0..2 {
+        kit.worker().advance(Duration::from_secs(10));
+        kit.worker().drive_spawned();
+    }
+    assert!(!is_open("b.bin"));
+    assert_eq!((kit.worker().drive_spawned(), kit.worker().sleepers()), (0, 0), "an idle worker is not woken");
+    // The next file is closed too.
+    assert_eq!(kit.send(&Request::get("/b.bin")).status, 200);
+    assert!(is_open("b.bin") && kit.worker().drive_spawned() == 1);
+}
+
 #[test]
 fn pipes_and_devices_are_not_served() {
     let directory = Directory::new();
