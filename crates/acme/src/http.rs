@@ -21,7 +21,7 @@ use hyper::http::uri::Authority;
 use hyper::{HeaderMap, Request, Response, Uri};
 use hyper_rustls::{ConfigBuilderExt as _, FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use percent_encoding::percent_decode_str;
 use rustls::client::ResolvesClientCert;
 use rustls::crypto::aws_lc_rs::default_provider;
@@ -50,6 +50,11 @@ mod tests;
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// The default bound of a response's body, in bytes.
 pub const BODY_BYTES_MAX: usize = 1 << 20;
+
+/// How long an idle connection stays open.
+const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+/// The most idle connections to one server. Handshakes on demand may send any number of requests concurrently.
+const POOL_IDLE_MAX: usize = 2;
 
 /// The servers that a client trusts.
 #[derive(Debug, Clone)]
@@ -161,7 +166,12 @@ impl HttpClient {
     }
 
     fn with(connector: HttpsConnector<Connector>) -> Self {
-        let client = Client::builder(TokioExecutor::new()).build(connector);
+        // Without a timer the client closes an idle connection only when it looks for one to reuse.
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(POOL_IDLE_TIMEOUT)
+            .pool_max_idle_per_host(POOL_IDLE_MAX)
+            .build(connector);
         Self { client, timeout: REQUEST_TIMEOUT, body_bytes_max: BODY_BYTES_MAX }
     }
 

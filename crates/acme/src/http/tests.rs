@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 
-use super::double::Double;
+use super::double::{self, Double};
 use super::*;
 
 #[tokio::test]
@@ -35,6 +35,50 @@ async fn a_response_has_bounds() {
     let client = client.timeout(Duration::from_millis(50));
     let slow = client.send(HttpRequest::get(format!("http://{}", listener.local_addr().unwrap()))).await;
     assert!(matches!(slow, Err(HttpError::Timeout(_))));
+}
+
+// docs/limits.md: of the idle connections to one server two stay open, for 90 to 180 seconds.
+#[tokio::test]
+async fn idle_connections_are_closed() {
+    const CONCURRENT: usize = 5;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (closed, mut closes) = tokio::sync::mpsc::unbounded_channel();
+    let server = async move {
+        let all = Arc::new(tokio::sync::Barrier::new(CONCURRENT));
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let (all, closed) = (Arc::clone(&all), closed.clone());
+            tokio::spawn(async move {
+                while double::read(&mut stream).await.is_some() {
+                    // No request gets a connection that an earlier one has left.
+                    all.wait().await;
+                    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+                }
+                closed.send(()).unwrap();
+            });
+        }
+    };
+    tokio::spawn(server);
+    let client = HttpClient::new(&[]).unwrap();
+    let requests: Vec<_> = (0..CONCURRENT)
+        .map(|_| {
+            let (client, request) = (client.clone(), HttpRequest::get(&url));
+            tokio::spawn(async move { client.send(request).await.unwrap() })
+        })
+        .collect();
+    for request in requests {
+        request.await.unwrap();
+    }
+    for _ in 0..CONCURRENT - POOL_IDLE_MAX {
+        closes.recv().await.unwrap();
+    }
+    assert!(closes.try_recv().is_err(), "the others can be reused");
+    // The time passes at once, since nothing else happens.
+    tokio::time::pause();
+    for _ in 0..POOL_IDLE_MAX {
+        tokio::time::timeout(3 * POOL_IDLE_TIMEOUT, closes.recv()).await.unwrap().unwrap();
+    }
+    drop(client);
 }
 
 // RFC 9110 §15.4: the statuses that redirect a GET; 304 is none of them.
