@@ -14,6 +14,7 @@ use std::time::Duration;
 use causeway_pipeline::Busy;
 use causeway_pipeline::worker::{Job, Work, WorkKind};
 use progress::Stamp;
+use rustix::process::{getpid, getpriority_process, setpriority_process};
 
 /// Time without a job after which a thread ends.
 const THREAD_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -83,6 +84,7 @@ struct PoolSpec {
     party_threads_max: usize,
     /// Maximum number of queued jobs of one party.
     party_queue_max: usize,
+    /// Relative to that of the server.
     niceness: i32,
 }
 
@@ -277,7 +279,7 @@ impl WorkPool {
         // Best effort: without the priority these threads and the workers share the cores evenly. One warning, since
         // each thread of each pool tries it.
         static REFUSED: Once = Once::new();
-        if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), self.spec.niceness) {
+        if let Err(error) = lower_priority(self.spec.niceness) {
             REFUSED.call_once(|| {
                 tracing::warn!(%error, "background work takes time from requests: the system refuses it a lower priority (setpriority)");
             });
@@ -323,6 +325,15 @@ impl WorkPool {
         // Jobs run and drop without the lock, so a panic cannot leave the queue inconsistent.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Lowers the calling thread's priority to `niceness` below that of the process's main thread: a server that is niced
+/// itself must not get a pool above its workers.
+fn lower_priority(niceness: i32) -> rustix::io::Result<()> {
+    let server = getpriority_process(Some(getpid()))?;
+    let wanted = (server + niceness).min(NICE_LOWEST);
+    // A thread begins with the priority of the one that started it, which may be lower. To raise it needs a permission.
+    if getpriority_process(None)? >= wanted { Ok(()) } else { setpriority_process(None, wanted) }
 }
 
 #[cfg(test)]

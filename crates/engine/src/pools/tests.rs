@@ -205,3 +205,18 @@ fn a_party_gets_only_its_share_of_the_threads() {
     drop(end);
     assert_eq!(jobs.seen.recv(), Ok(1));
 }
+
+// setpriority(2): to raise a priority needs a permission. Niceness is relative to the server's, at most 19.
+#[test]
+fn a_pool_is_never_above_the_server() {
+    let niceness = |of| getpriority_process(of).unwrap();
+    let server = niceness(Some(getpid()));
+    for (inherited, want) in [(0, 10), (3, 10), (10, 10), (15, 15), (19, 19)] {
+        let lowered = std::thread::spawn(move || {
+            setpriority_process(None, (server + inherited).min(NICE_LOWEST)).unwrap();
+            lower_priority(NICE_MIDDLE).unwrap();
+            niceness(None)
+        });
+        assert_eq!(lowered.join().unwrap(), (server + want).min(NICE_LOWEST), "{inherited}");
+    }
+}
