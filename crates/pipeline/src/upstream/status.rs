@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context as PollContext, Waker};
 use std::time::{Duration, Instant};
 
 use super::breaker::{BreakerPhase, BreakerSettings, CircuitBreaker};
@@ -163,7 +164,11 @@ impl UpstreamStatus {
         checks.retain(|(_, check)| check.strong_count() > 0);
         let known = checks.iter().find(|(known, _)| **known == *settings).and_then(|(_, check)| check.upgrade());
         known.unwrap_or_else(|| {
-            let check = Arc::new(CheckStatus { is_up: AtomicBool::new(true), owner: AtomicU64::new(0) });
+            let check = Arc::new(CheckStatus {
+                is_up: AtomicBool::new(true),
+                owner: AtomicU64::new(0),
+                waiting: Mutex::default(),
+            });
             checks.push((settings.into(), Arc::downgrade(&check)));
             check
         })
@@ -242,6 +247,8 @@ impl RequestCount {
 pub struct CheckStatus {
     is_up: AtomicBool,
     owner: AtomicU64,
+    /// The owner's task, while it waits for its next check.
+    waiting: Mutex<Option<Waker>>,
 }
 
 impl CheckStatus {
@@ -259,12 +266,34 @@ impl CheckStatus {
     /// the present owner's. A new plan's checks replace those of the old plan, which connections may keep alive for
     /// long.
     pub fn own(&self) -> u64 {
-        self.owner.fetch_add(1, Ordering::Relaxed) + 1
+        let number = self.owner.fetch_add(1, Ordering::Relaxed) + 1;
+        self.wake();
+        number
     }
 
     /// Returns whether no other caller of [`own`](Self::own) came after the one with this number.
     pub fn is_owner(&self, number: u64) -> bool {
         self.owner.load(Ordering::Relaxed) == number
+    }
+
+    /// Returns whether the caller of [`own`](Self::own) with this number is the owner. If so, the next call of `own`
+    /// or [`wake`](Self::wake) wakes its task.
+    pub fn poll_owner(&self, number: u64, poll_cx: &mut PollContext<'_>) -> bool {
+        let mut waiting = lock(&self.waiting);
+        // `own` wakes after it has changed the owner: either it is visible here, or it finds this task.
+        let is_owner = self.is_owner(number);
+        if is_owner {
+            *waiting = Some(poll_cx.waker().clone());
+        }
+        is_owner
+    }
+
+    /// Wakes the owner's task: its plan is gone.
+    pub fn wake(&self) {
+        let waiting = lock(&self.waiting).take();
+        if let Some(waker) = waiting {
+            waker.wake();
+        }
     }
 }
 

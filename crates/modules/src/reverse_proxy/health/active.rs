@@ -250,14 +250,14 @@ impl Checker {
 }
 
 /// Checks one upstream until the plan is gone or another plan checks it.
-async fn run(checker: Weak<Checker>, index: usize, worker: Rc<dyn Worker>) {
+async fn run(plan: Weak<Checker>, index: usize, worker: Rc<dyn Worker>) {
     let mut number = None;
     // Connections of their own: one that is kept open between two checks takes no place of a request's.
     let mut upstream = None;
     // Results in a row that contradict the present state.
     let mut streak = 0;
     loop {
-        let Some(checker) = checker.upgrade() else { return };
+        let Some(checker) = plan.upgrade() else { return };
         let (checks, target) = (&checker.checks, &checker.targets[index]);
         let number = *number.get_or_insert_with(|| target.check.own());
         if !target.check.is_owner(number) {
@@ -295,8 +295,22 @@ async fn run(checker: Weak<Checker>, index: usize, worker: Rc<dyn Worker>) {
             let mut end = Some(Sleep::until(Rc::clone(&worker), until.min(next)));
             let _ = checker.body(&call, &mut end).await;
         }
+        let check = Arc::clone(&target.check);
         drop(checker);
-        Sleep::until(Rc::clone(&worker), next).await;
+        // An end of the checks ends the wait, and so closes the connection, rather than after the interval.
+        let mut end = Some(Sleep::until(Rc::clone(&worker), next));
+        poll_fn(|poll_cx| {
+            let is_needed = check.poll_owner(number, poll_cx) && plan.strong_count() > 0;
+            if Sleep::is_over(&mut end, poll_cx) || !is_needed { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+}
+
+impl Drop for Checker {
+    /// Ends the tasks of the checks, which may be those of another worker.
+    fn drop(&mut self) {
+        self.targets.iter().for_each(|target| target.check.wake());
     }
 }
 
