@@ -38,6 +38,9 @@ impl From<usize> for Received {
     }
 }
 
+/// The time between two checks whether the peer of a connection that reads nothing is still there.
+pub(crate) const PRESENCE_INTERVAL: Duration = Duration::from_secs(1);
+
 /// The peer's state, as far as the kernel shows it before the received bytes are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Presence {

@@ -24,10 +24,11 @@ use std::sync::Arc;
 use std::task::{Context as PollContext, Poll};
 use std::time::{Duration, Instant};
 
-use causeway_pipeline::worker::{Work, WorkKind, offload};
+use causeway_pipeline::worker::{Sleep, Work, WorkKind, offload};
 use causeway_pipeline::{Endpoints, TlsFacts};
 use progress::{Stamp, stage};
 use rustls::server::{Accepted, Acceptor, UnbufferedServerConnection};
+use rustls::sign::CertifiedKey;
 use rustls::{Error, HandshakeKind, PeerIncompatible, ServerConfig, SignatureAlgorithm};
 use tokio::net::TcpStream;
 
@@ -37,12 +38,12 @@ use super::record_buffer::RecordBuffer;
 use super::records::{Keys, Records};
 use super::session::Session;
 use super::write_secret::WriteSecret;
-use super::{TlsStream, alert, client_hello, names, redirect};
+use super::{ObtainedCertificate, TlsStream, alert, client_hello, names, redirect};
 use crate::clock;
 use crate::drive::ProfilerState;
 use crate::listener::Listener;
 use crate::timers::TimerKey;
-use crate::transport::Transport;
+use crate::transport::{PRESENCE_INTERVAL, Presence, Transport};
 use crate::worker::Core;
 
 /// The response of Go's server to plain HTTP on a TLS port.
@@ -177,9 +178,7 @@ impl Handshake {
         let secret = Arc::new(WriteSecret::server());
         let challenge = match self.plan.challenge(&hello, name.as_deref()) {
             Some(ChallengeCertificate::Open(certificate)) => Some(certificate),
-            Some(ChallengeCertificate::Sought(mut sought)) => {
-                self.wait(|_, poll_cx| sought.as_mut().poll(poll_cx).map(Ok)).await?
-            }
+            Some(ChallengeCertificate::Sought(sought)) => self.await_certificate(&mut inbound, sought).await?,
             None => None,
         };
         if let Some(config) = challenge.and_then(|certificate| challenge_config(certificate, &secret)) {
@@ -200,11 +199,11 @@ impl Handshake {
         }
         let mut certificate = self.plan.certificate(policy, &hello, name.as_deref(), &self.endpoints);
         if certificate.is_none()
-            && let Some(mut obtained) = self.plan.obtain(policy, &hello, name.as_deref(), &self.endpoints)
+            && let Some(obtained) = self.plan.obtain(policy, &hello, name.as_deref(), &self.endpoints)
         {
             // An authority verifies the name meanwhile, with connections to this server.
             self.deadline.set(clock::now() + OBTAIN_LIMIT);
-            certificate = self.wait(|_, poll_cx| obtained.as_mut().poll(poll_cx).map(Ok)).await?;
+            certificate = self.await_certificate(&mut inbound, obtained).await?;
             self.deadline.set(clock::now() + self.listener.plan().timeouts.head);
         }
         let certificate =
@@ -218,6 +217,32 @@ impl Handshake {
         drop(accepted);
         let session = self.finish_handshake(config, inbound, secret, is_slow).await?;
         Ok((session, name.map(String::into_boxed_str)))
+    }
+
+    /// Waits for a certificate, without a block for the ClientHello. Refuses a client that is gone: the wait may take
+    /// long, and reads nothing.
+    async fn await_certificate(
+        &self,
+        inbound: &mut RecordBuffer,
+        mut sought: ObtainedCertificate,
+    ) -> Result<Option<Arc<CertifiedKey>>, Refusal> {
+        let bytes = inbound.take_sealed();
+        let worker = self.core.worker();
+        let look_later = || Some(Sleep::until(Rc::clone(&worker), clock::now() + PRESENCE_INTERVAL));
+        let mut look = look_later();
+        let found = self.wait(|tcp, poll_cx| {
+            while Sleep::is_over(&mut look, poll_cx) {
+                // A client that has ended its side cannot finish the handshake.
+                if !matches!(tcp.presence(), Presence::Open) {
+                    return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+                }
+                look = look_later();
+            }
+            sought.as_mut().poll(poll_cx).map(Ok)
+        });
+        let found = found.await?;
+        inbound.keep_sealed(&bytes, &self.core.memory.blocks);
+        Ok(found)
     }
 
     /// Performs the handshake after the ClientHello. `is_slow`: signatures run on a thread of the signature pool.

@@ -61,6 +61,15 @@ impl RecordBuffer {
         len
     }
 
+    /// Returns a copy of the sealed bytes, and the block to the pool. For long waits, after which
+    /// [`keep_sealed`](Self::keep_sealed) restores them.
+    pub(super) fn take_sealed(&mut self) -> Box<[u8]> {
+        debug_assert!(self.plain.is_empty());
+        let bytes = self.sealed().into();
+        *self = Self::default();
+        bytes
+    }
+
     /// Copies sealed bytes from another buffer into the block, which must be empty and large enough.
     pub(super) fn keep_sealed(&mut self, bytes: &[u8], blocks: &Blocks) {
         debug_assert!(self.is_empty());

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use causeway_engine::certificate::{CertificateDer, CertifiedKey, PrivateKeyDer, certified_key};
-use causeway_engine::{Certificates, ObtainedCertificate};
+use causeway_engine::{Certificates, ObtainedCertificate, SoughtCertificate};
+use futures_channel::oneshot;
 use rcgen::{BasicConstraints, CertificateParams, CustomExtension, IsCa, Issuer, KeyPair, RsaKeySize};
 use rustls::client::Resumption;
 use rustls::crypto::aws_lc_rs::default_provider;
@@ -115,7 +116,12 @@ pub(crate) struct Store {
     known: Mutex<BTreeMap<(String, String), Arc<CertifiedKey>>>,
     /// Challenges that another server has opened, by name.
     shared: Mutex<BTreeMap<String, Arc<CertifiedKey>>>,
+    /// The handshakes that wait for the certificate of [`ON_DEMAND`].
+    waiting: Mutex<Vec<oneshot::Sender<Option<Arc<CertifiedKey>>>>>,
 }
+
+/// The name whose certificate is obtained on demand.
+pub(crate) const ON_DEMAND: &str = "on.demand";
 
 impl Store {
     pub(crate) fn put(&self, name: &str, tag: &str, signed: Signed) {
@@ -130,6 +136,19 @@ impl Store {
     pub(crate) fn share_challenge(&self, name: &str, signed: Signed) {
         let key = certified_key(signed.chain, signed.key).unwrap();
         self.shared.lock().unwrap().insert(name.to_owned(), Arc::new(key));
+    }
+
+    /// Returns how many handshakes have waited for the certificate of [`ON_DEMAND`].
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.lock().unwrap().len()
+    }
+
+    /// Gives it to them.
+    pub(crate) fn obtain(&self, signed: Signed) {
+        let key = Arc::new(certified_key(signed.chain, signed.key).unwrap());
+        for handshake in self.waiting.lock().unwrap().drain(..) {
+            let _ = handshake.send(Some(Arc::clone(&key)));
+        }
     }
 
     fn put_tagged(&self, name: &str, tag: &str, key: CertifiedKey) {
@@ -154,10 +173,17 @@ impl Certificates for Store {
         candidates.find(|((_, tag), _)| tags.is_empty() || tags.contains(tag)).map(|(_, key)| Arc::clone(key))
     }
 
+    fn obtain(&self, sought: SoughtCertificate) -> Option<ObtainedCertificate> {
+        sought.server_name.filter(|name| name == ON_DEMAND)?;
+        let (sender, receiver) = oneshot::channel();
+        self.waiting.lock().unwrap().push(sender);
+        Some(Box::pin(async move { receiver.await.ok().flatten() }))
+    }
+
     /// Finds it after a moment, on another thread.
     fn shared_challenge(&self, server_name: &str) -> Option<ObtainedCertificate> {
         let found = self.shared.lock().unwrap().get(server_name).cloned();
-        let (sender, receiver) = futures_channel::oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(50));
             let _ = sender.send(found);

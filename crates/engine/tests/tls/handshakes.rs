@@ -3,9 +3,9 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::support::tls::{VERSIONS, connect, over};
+use super::support::tls::{ON_DEMAND, VERSIONS, connect, over};
 use super::support::{Close, PATIENCE, TestClient, bytes};
 use super::{SHORT, TlsServerFixture, client_hello, refused, serves};
 
@@ -109,6 +109,34 @@ fn a_challenge_of_another_server() {
         assert!(error.contains("NoApplicationProtocol") || error.contains("no application protocol"), "{error}");
     }
     bench.server.await_connections(0);
+}
+
+// docs/limits.md: a handshake that waits for a certificate holds no block, and ends within a second when its
+// client is gone.
+#[test]
+fn clients_that_leave_during_the_wait_for_a_certificate() {
+    let bench = TlsServerFixture::new(|_| ());
+    let config = Arc::new(bench.authority.client(&VERSIONS));
+    let mut clients: Vec<_> = (0..20)
+        .map(|_| {
+            let mut client = connect(bench.server.address(), &config, ON_DEMAND);
+            client.stream.conn.write_tls(&mut client.stream.sock).unwrap();
+            client
+        })
+        .collect();
+    let end = Instant::now() + PATIENCE;
+    while bench.store.waiting() < 20 || bench.server.counts().blocks_in_use > 0 {
+        assert!(Instant::now() < end, "{} wait, {:?}", bench.store.waiting(), bench.server.counts());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let mut patient = clients.pop().unwrap();
+    // Some close, some only end their side, which a client does not do during a handshake.
+    let ended = clients.split_off(10);
+    ended.iter().for_each(|client| client.stream.sock.shutdown(Shutdown::Write).unwrap());
+    drop(clients);
+    bench.server.await_connections(1);
+    bench.store.obtain(bench.authority.sign(&[ON_DEMAND]));
+    serves(&mut patient);
 }
 
 /// A client that sends its ClientHello in two parts, split at `at`.

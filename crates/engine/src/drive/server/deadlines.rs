@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::task::Context as PollContext;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use causeway_message::WriteList;
 use causeway_pipeline::{BodyError, Ending};
@@ -12,7 +12,7 @@ use super::exchange::{Exchange, Inbound, PeerAction};
 use super::{DrainStep, Phase, ServerConnection};
 use crate::clock;
 use crate::machine::{ServerMachine, WaitsFor};
-use crate::transport::{Presence, Transport};
+use crate::transport::{PRESENCE_INTERVAL, Presence, Transport};
 
 /// The action of the peer that the connection waits for. Each has its own time limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,9 +37,6 @@ pub(super) enum AwaitedAction {
     /// Close.
     Close,
 }
-
-/// The time between two checks whether the peer is still there.
-const PRESENCE_INTERVAL: Duration = Duration::from_secs(1);
 
 impl<T: Transport, M: ServerMachine> ServerConnection<T, M> {
     /// Sets the deadline of the peer's next action, or handles that it has passed.
