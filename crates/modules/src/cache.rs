@@ -53,7 +53,7 @@ use causeway_pipeline::{Body, Build, BuildError, Context, Fault, Handler, Respon
 use serde_json::Value;
 
 use crate::regexp::WorkerRegex;
-pub use control::{Purge, Purged, purge, usage};
+pub use control::{Purge, Purged, finish, purge, usage};
 use directives::{RequestDirectives, ResponseDirectives};
 use key::KeyRules;
 use recording::{Recording, RecordingBody};

@@ -221,6 +221,7 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
     });
     // Without a limit, a configuration that imports a pipe or a file of a dead server would keep the process.
     runtime.shutdown_timeout(BLOCKING_END);
+    causeway_modules::cache::finish();
     ended
 }
 

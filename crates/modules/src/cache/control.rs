@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::disk::DiskHandle;
+use super::disk::{self, DiskHandle};
 use super::key;
 use super::store::{Store, Usage};
 use super::stored::StoredResponse;
@@ -47,6 +47,11 @@ pub(super) fn purge_of(stores: &[Arc<Store>], disks: &[Arc<DiskHandle>], which: 
     let files = disks.iter().map(|disk| disk.purge(purges)).sum();
     // As in `Tiers::remove`: a file may have been read into memory meanwhile.
     Purged { responses: responses + in_memory(), files }
+}
+
+/// Waits until the files of removed responses are gone, before the process ends. Blocks, for at most 5 s.
+pub fn finish() {
+    disk::finish_all();
 }
 
 /// Returns the statistics of the caches of the process. O(stored responses).

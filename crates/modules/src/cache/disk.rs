@@ -28,6 +28,8 @@ const WRITES_BYTES_MAX: usize = 64 << 20;
 const FILES_READ_MAX: usize = 16;
 /// Bits that remember the keys that are removed while the directory is scanned.
 const SCAN_MARKS: usize = 1 << 20;
+/// How long a process that ends waits for its directories: a disk may not respond.
+const END_MAX: Duration = Duration::from_secs(5);
 /// The bytes that a file takes on the disk in addition to its own, for the bound.
 const FILE_BYTES: u64 = 4096;
 
@@ -78,8 +80,8 @@ pub(super) struct Disk {
     state: Mutex<DiskState>,
     /// There is work for the thread, or the directory is no longer used.
     changed: Condvar,
-    /// The files of earlier processes are in the index.
-    scanned: Condvar,
+    /// The files of earlier processes are in the index, or all work is done.
+    progressed: Condvar,
     log: LogLimit,
 }
 
@@ -119,6 +121,15 @@ impl DiskState {
         self.in_progress.take_if(|write| removes(write));
     }
 
+    /// Returns whether a restart at this moment would lose no removal and no write.
+    fn is_idle(&self) -> bool {
+        let is_waiting = match &self.scan {
+            Some(marks) => marks.is_empty(),
+            None => !self.is_busy,
+        };
+        is_waiting && self.writes.is_empty() && self.removals.is_empty()
+    }
+
     /// Removes a file, if there is one.
     fn drop_file(&mut self, id: FileId) {
         if self.index.remove(id) {
@@ -153,6 +164,10 @@ impl ScanMarks {
     fn contain(&self, key: u128) -> bool {
         let (at, bit) = Self::place(key);
         self.0[at] & bit != 0
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.iter().all(|word| *word == 0)
     }
 }
 
@@ -239,6 +254,17 @@ impl Index {
 /// process writes there: a file of another thread would escape removal.
 static DISKS: LazyLock<Mutex<HashMap<PathBuf, Weak<Disk>>>> = LazyLock::new(Mutex::default);
 
+/// Waits until the threads of all directories have removed and written the files that are queued, for a process that
+/// ends: a removed response must not come back with the next process (RFC 9111 §4.4). Blocks for at most [`END_MAX`].
+pub(super) fn finish_all() {
+    let until = Instant::now() + END_MAX;
+    let disks: Vec<_> =
+        DISKS.lock().unwrap_or_else(PoisonError::into_inner).values().filter_map(Weak::upgrade).collect();
+    for disk in disks {
+        disk.finish(until);
+    }
+}
+
 /// The bounds of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DiskBounds {
@@ -306,7 +332,7 @@ impl Disk {
             temporary,
             state: Mutex::new(state),
             changed: Condvar::new(),
-            scanned: Condvar::new(),
+            progressed: Condvar::new(),
             log: LogLimit::new(),
         }
     }
@@ -402,7 +428,7 @@ impl Disk {
     /// they had. Reads all files, and first waits for the scan: blocks for long.
     pub(super) fn purge(&self, purges: impl Fn(&[u8], &StoredResponse) -> bool) -> usize {
         let ids: Vec<FileId> = {
-            let state = self.scanned.wait_while(self.state(), |state| state.scan.is_some());
+            let state = self.progressed.wait_while(self.state(), |state| state.scan.is_some());
             let mut state = state.unwrap_or_else(PoisonError::into_inner);
             state.give_up(|write| purges(&write.key, &write.stored));
             let of_key = |(key, files): (&u128, &Vec<IndexedFile>)| {
@@ -417,10 +443,31 @@ impl Disk {
             let read = fs::read(self.directory.join(id.name())).ok().and_then(|bytes| file::read(bytes, now, wall));
             if read.as_ref().is_none_or(|read| purges(&read.key, &read.stored)) {
                 purged += usize::from(read.is_some());
-                self.drop_files([id]);
+                self.state().index.remove(id);
+                // Not by the thread, so that the file is gone when this returns. If the thread has replaced it meanwhile,
+                // the new response is a miss.
+                self.unlink(id);
             }
         }
         purged
+    }
+
+    /// Waits until the thread has done its work.
+    fn finish(&self, until: Instant) {
+        let left = until.saturating_duration_since(Instant::now());
+        let finished = self.progressed.wait_timeout_while(self.state(), left, |state| !state.is_idle());
+        let (state, waited) = finished.unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() {
+            let (removals, writes) = (state.removals.len(), state.writes.len());
+            tracing::warn!(directory = %self.directory.display(), removals, writes, "the cache's directory: ending with work undone");
+        }
+    }
+
+    fn unlink(&self, id: FileId) {
+        match fs::remove_file(self.directory.join(id.name())) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => self.report("removing a response", &error),
+            _ => {}
+        }
     }
 
     /// Returns the number of files and their bytes.
@@ -434,17 +481,11 @@ impl Disk {
         self.directory == directory
     }
 
-    /// Waits until the thread has done all work that is queued.
+    /// Waits until the thread has scanned the directory and done all work that is queued.
     #[cfg(test)]
     pub(super) fn wait_until_idle(&self) {
-        loop {
-            let state = self.state();
-            if state.writes.is_empty() && state.removals.is_empty() && !state.is_busy {
-                return;
-            }
-            drop(state);
-            std::thread::yield_now();
-        }
+        let is_working = |state: &mut DiskState| state.scan.is_some() || !state.is_idle();
+        drop(self.progressed.wait_while(self.state(), is_working));
     }
 
     /// Writes a file. One that is larger than the directory replaces its predecessor too, by none.
@@ -492,7 +533,7 @@ impl Disk {
             state.removals.extend(removed);
         }
         drop(state);
-        self.scanned.notify_all();
+        self.progressed.notify_all();
     }
 
     /// Returns the files of the directory with their bytes, the oldest first.
@@ -542,8 +583,10 @@ impl Disk {
             }
             if state.uses == 0 {
                 state.has_ended = true;
+                self.progressed.notify_all();
                 return None;
             }
+            self.progressed.notify_all();
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -575,16 +618,7 @@ fn run(disk: &Disk) {
                 // Also after an error, so that the response is not held until the next write.
                 disk.state().in_progress = None;
             }
-            DiskWork::Remove(files) => {
-                for id in files {
-                    match fs::remove_file(disk.directory.join(id.name())) {
-                        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                            disk.report("removing a response", &error);
-                        }
-                        _ => {}
-                    }
-                }
-            }
+            DiskWork::Remove(files) => files.into_iter().for_each(|id| disk.unlink(id)),
         }
     }
     // It exists only if the last write failed.
@@ -655,10 +689,34 @@ mod tests {
         assert!(disk.files(b"kept").is_some() && disk.files(b"removed").is_none() && disk.files(b"purged").is_none());
         disk.state().uses = 0;
         while let Some(DiskWork::Remove(files)) = disk.next_work() {
-            files.into_iter().for_each(|id| fs::remove_file(directory.join(id.name())).unwrap());
+            files.into_iter().for_each(|id| disk.unlink(id));
         }
         let left: Vec<_> = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, [&*id(b"kept").name()]);
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    // RFC 9111 §4.4: a removed response does not come back with the next process, also if the directory is still
+    // scanned when the process ends. docs/cache.md: the response to a purge means that the files are gone.
+    #[test]
+    fn removals_are_done_at_the_end() {
+        let directory = std::env::temp_dir().join(format!("causeway-cache-end-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir_all(&directory).unwrap();
+        let (now, wall) = (Instant::now(), SystemTime::now());
+        let response = stored(1, Vary::default(), now);
+        let path =
+            |key: u32| directory.join(FileId { key: digest(&key.to_le_bytes()), vary: vary_digest(&response) }.name());
+        for key in 0..200_u32 {
+            let head = file::write(&key.to_le_bytes(), &response, now, wall);
+            fs::write(path(key), [&head[..], response.body.as_slice()].concat()).unwrap();
+        }
+        let disk = DiskHandle::open(&directory).unwrap();
+        (0..100_u32).for_each(|key| disk.remove(&key.to_le_bytes()));
+        disk.finish(Instant::now() + END_MAX);
+        assert_eq!((0..200).filter(|key| path(*key).exists()).count(), 100);
+        assert_eq!(disk.purge(|_, _| true), 100);
+        assert!(!(0..200).any(|key| path(key).exists()));
         fs::remove_dir_all(&directory).unwrap();
     }
 
