@@ -29,6 +29,9 @@ const SHARDS: usize = 64;
 const SLOT_BYTES: usize = 160;
 /// Responses that a key may have, by the request fields that Vary names; a further one replaces the oldest.
 pub(super) const VARIANTS_MAX: usize = 64;
+/// The responses of one key may have `bytes_max / KEY_DIVISOR` bytes, or else there is one; a further one replaces the
+/// oldest. Otherwise the key that was stored last, which is not evicted, could exceed the bound of the store.
+const KEY_DIVISOR: usize = 4;
 /// How long the requests of a key do not wait for each other after a response that was not storable.
 pub(super) const UNSTORABLE_PAUSE: Duration = Duration::from_secs(10);
 /// As above, after a fetch that failed: the next one may succeed.
@@ -247,7 +250,11 @@ impl Store {
                 variants.remove(0);
             }
             variants.push(stored);
-            let now = slot_bytes + variants.iter().map(|stored| stored.bytes()).sum::<usize>();
+            let mut of_variants = variants.iter().map(|stored| stored.bytes()).sum::<usize>();
+            while of_variants > self.bytes_max / KEY_DIVISOR && variants.len() > 1 {
+                of_variants -= variants.remove(0).bytes();
+            }
+            let now = slot_bytes + of_variants;
             let before = std::mem::replace(&mut slot.bytes, now);
             self.bytes.fetch_add(now, Ordering::Relaxed);
             self.bytes.fetch_sub(before, Ordering::Relaxed);

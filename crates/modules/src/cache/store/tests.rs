@@ -107,6 +107,29 @@ fn memory_is_bounded_and_used_keys_are_kept() {
     assert_eq!((store.usage().responses, store.usage().bytes), (0, 0));
 }
 
+// docs/limits.md: the bound on memory holds for one key too, whose responses do not evict those of all other keys.
+#[test]
+fn the_responses_of_one_key_have_a_bound() {
+    let store = Store::new(16 << 20);
+    for key in 0..100 {
+        put(&store, &format!("small {key}"), 1000);
+    }
+    let key = store.key(b"key");
+    let mut response = FieldMap::new();
+    response.append(names::VARY, FieldValue::from_static("Origin"));
+    for origin in 0..64 {
+        let mut request = FieldMap::new();
+        request.append(names::ORIGIN, FieldValue::parse(origin.to_string().as_bytes()).unwrap());
+        let bytes = if origin % 2 == 0 { 4 << 20 } else { 1 << 20 };
+        let stored = stored(bytes - 2000, Vary::of(&response, &request), Instant::now());
+        assert!(store.put(key, &request, stored, store.epoch(key)).is_some());
+        check(&store);
+        let mut scratch = Vec::new();
+        assert!(matches!(store.find(key, &request, &mut scratch), Found::Match(_)), "the latest is kept");
+    }
+    assert_eq!((0..100).filter(|key| has(&store, &format!("small {key}"))).count(), 100);
+}
+
 /// A response that was just stored is not dropped for itself, and stays for half a revolution of the hand on average.
 #[test]
 fn a_full_store_keeps_the_newest() {
