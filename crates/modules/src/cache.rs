@@ -55,6 +55,7 @@ use serde_json::Value;
 use crate::regexp::WorkerRegex;
 pub use control::{Purge, Purged, finish, purge, usage};
 use directives::{RequestDirectives, ResponseDirectives};
+use disk::{FoundFile, ReadingFiles};
 use key::KeyRules;
 use recording::{Recording, RecordingBody};
 use status::{Forwarded, Handled, ResponseUse};
@@ -196,6 +197,8 @@ struct RequestWaits {
     is_collapsed: bool,
     /// The files of its key were read.
     is_read: bool,
+    /// They have responses to other requests only.
+    has_others: bool,
 }
 
 /// How a stored response can be used for a request.
@@ -264,14 +267,14 @@ impl CacheRules {
             if self.honors_request_directives { RequestDirectives::of(request) } else { RequestDirectives::default() };
         let privacy = self.privacy(cx, &directives);
         let found = cx.with_scratch(|cx, scratch| self.tiers.store.find(key, cx.head().fields(), scratch));
-        if matches!(found, Found::Nothing)
+        if matches!(found, Found::Nothing | Found::Other)
             && let Some(step) = self.read_files(cx, key, waits, now)
         {
             return step;
         }
         let (why, stale) = match found {
-            Found::Nothing => (Forwarded::UriMiss, None),
-            Found::Other => (Forwarded::VaryMiss, None),
+            Found::Nothing if !waits.has_others => (Forwarded::UriMiss, None),
+            Found::Nothing | Found::Other => (Forwarded::VaryMiss, None),
             Found::Match(stored) => match self.usable(&stored, &directives, privacy, now) {
                 StoredUse::No => (Forwarded::UriMiss, None),
                 StoredUse::Validated(why) => (why, Some(stored)),
@@ -331,7 +334,7 @@ impl CacheRules {
         self.forward(cx, key, why, stale, privacy, (guard, None))
     }
 
-    /// Reads the files of a key into memory, if there are any, then looks the response up again. Other requests of the
+    /// Reads the response from the files of a key into memory, if there are any, then looks the response up again. Other requests of the
     /// key wait for it.
     fn read_files(
         self: &Arc<Self>,
@@ -345,26 +348,30 @@ impl CacheRules {
         let epoch = self.tiers.store.epoch(key);
         let files = disk.files(key.text())?;
         let guard = match self.tiers.store.join_fetch(key, now) {
-            FetchRole::Leader(guard) => guard,
+            FetchRole::Leader(guard) => Some(guard),
             FetchRole::Follower(fetched) if waits.fetches < WAITS_MAX => {
                 return Some(self.wait(cx, key, fetched, waits));
             }
-            FetchRole::Follower(_) | FetchRole::Independent => return None,
+            FetchRole::Follower(_) => return None,
+            // The response to another request of the key was not storable.
+            FetchRole::Independent => None,
         };
-        let (rules, disk, wall) = (Arc::clone(self), Arc::clone(disk), cx.worker().wall());
+        let (rules, disk, request) = (Arc::clone(self), Arc::clone(disk), cx.head().fields().clone());
+        let reading = ReadingFiles { now, wall: cx.worker().wall(), receiving: self.tiers.store.receive() };
+        let key: Arc<[u8]> = key.text().into();
+        let of_job = Arc::clone(&key);
+        let read = move || disk.find(&files, &of_job, &request, reading);
         // Without a free place in the pool's queue the request goes to the origin.
-        let job = offload(&**cx.worker(), Work::of(WorkKind::File), move || disk.read(&files, now, wall)).ok()?;
-        let key: Box<[u8]> = key.text().into();
-        Some(cx.wait(job, move |cx, read| {
+        let job = offload(&**cx.worker(), Work::of(WorkKind::File), read).ok()?;
+        Some(cx.wait(job, move |cx, found| {
             let store = &rules.tiers.store;
-            for file in read.into_iter().flatten() {
-                // Digests are in the names: another key has the same one with a probability of 2^-128.
-                if file.key == *key {
-                    store.put_read(store.key(&key), Arc::new(file.stored), epoch);
-                }
+            let has_others = matches!(found, Some(FoundFile::Other));
+            if let Some(FoundFile::Match(stored, receiving)) = found {
+                store.put_read(store.key(&key), Arc::new(stored), epoch);
+                drop(receiving);
             }
             drop(guard);
-            rules.begin(cx, RequestWaits { is_read: true, ..waits })
+            rules.begin(cx, RequestWaits { is_read: true, has_others, ..waits })
         }))
     }
 

@@ -13,11 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
+use causeway_message::FieldMap;
 use causeway_pipeline::LogLimit;
 use sha2::{Digest as _, Sha256};
 
-use super::file::{self, ReadFile};
-use super::store::VARIANTS_MAX;
+use super::file::{self, FileHead};
+use super::store::{ReceivingMemory, VARIANTS_MAX};
 use super::stored::StoredResponse;
 
 /// Responses that wait to be written; further ones stay in memory only.
@@ -35,7 +36,7 @@ const FILE_BYTES: u64 = 4096;
 
 /// The digests in a file's name: of the key, and of the request fields that Vary names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FileId {
+pub(super) struct FileId {
     key: u128,
     vary: u64,
 }
@@ -50,6 +51,22 @@ impl FileId {
         let (key, vary) = name.split_once('-').filter(|(key, vary)| key.len() == 32 && vary.len() == 16)?;
         Some(Self { key: u128::from_str_radix(key, 16).ok()?, vary: u64::from_str_radix(vary, 16).ok()? })
     }
+}
+
+/// The time of a lookup in files, and the memory for the content.
+pub(super) struct ReadingFiles {
+    pub(super) now: Instant,
+    pub(super) wall: SystemTime,
+    pub(super) receiving: ReceivingMemory,
+}
+
+/// The result of a lookup in files.
+pub(super) enum FoundFile {
+    /// The latest response that fits the request. Its memory is counted until it is stored.
+    Match(StoredResponse, ReceivingMemory),
+    /// The key has responses to other requests only, or one for whose content there is no memory.
+    Other,
+    Nothing,
 }
 
 /// A use of a directory. The drop of the last one ends the directory's thread once that has done its work.
@@ -374,34 +391,57 @@ impl Disk {
         self.changed.notify_one();
     }
 
-    /// Returns the files of a key, for [`read`](Self::read); `None` if there are no files.
-    pub(super) fn files(&self, key: &[u8]) -> Option<Vec<PathBuf>> {
+    /// Returns the files of a key, for [`find`](Self::find); `None` if there are no files.
+    pub(super) fn files(&self, key: &[u8]) -> Option<Vec<FileId>> {
         let digest = digest(key);
         let mut state = self.state();
         let files = state.index.keys.get_mut(&digest)?;
-        let path = |file: &mut IndexedFile| {
+        let id = |file: &mut IndexedFile| {
             file.is_used = true;
-            self.directory.join(FileId { key: digest, vary: file.vary }.name())
+            FileId { key: digest, vary: file.vary }
         };
         let older = files.len().saturating_sub(FILES_READ_MAX);
-        Some(files[older..].iter_mut().map(path).collect())
+        Some(files[older..].iter_mut().map(id).collect())
     }
 
-    /// Reads files; a file that is damaged or missing is removed from the index. Blocks.
-    pub(super) fn read(&self, files: &[PathBuf], now: Instant, wall: SystemTime) -> Vec<ReadFile> {
-        let mut found = Vec::with_capacity(files.len());
-        for path in files {
-            match fs::read(path).ok().and_then(|bytes| file::read(bytes, now, wall)) {
-                Some(read) => found.push(read),
-                None => {
-                    let name = path.file_name().and_then(|name| name.to_str());
-                    if let Some(id) = name.and_then(FileId::parse) {
-                        self.drop_files([id]);
-                    }
+    /// Reads the latest response to a request with these fields from files of its key. Of the others only the heads are
+    /// read. A file that is damaged or missing is removed from the index. Blocks.
+    pub(super) fn find(&self, files: &[FileId], key: &[u8], request: &FieldMap, reading: ReadingFiles) -> FoundFile {
+        let ReadingFiles { now, wall, mut receiving } = reading;
+        let mut found = FoundFile::Nothing;
+        let mut matching = Vec::new();
+        let mut scratch = Vec::new();
+        for id in files {
+            match self.open_file(*id, now, wall) {
+                // Digests are in the names: another key has the same one with a probability of 2^-128.
+                Some((_, head)) if head.key != key => {}
+                Some((file, head)) if head.stored.vary.matches(request, &mut scratch) => {
+                    matching.push((*id, file, head));
                 }
+                Some(_) => found = FoundFile::Other,
+                None => self.drop_files([*id]),
+            }
+        }
+        // RFC 9111 §4: the most recent one. Others are used only in place of damaged ones.
+        matching.sort_by(|(.., one), (.., other)| other.stored.freshness.cmp_generated(&one.stored.freshness));
+        for (id, file, head) in matching {
+            if !receiving.grow(head.body_len()) {
+                break;
+            }
+            match head.read_body(file) {
+                Some(stored) => return FoundFile::Match(stored, receiving),
+                None => self.drop_files([id]),
             }
         }
         found
+    }
+
+    /// Opens a file and reads its head; `None` if it is damaged or missing.
+    fn open_file(&self, id: FileId, now: Instant, wall: SystemTime) -> Option<(fs::File, FileHead)> {
+        let file = fs::File::open(self.directory.join(id.name())).ok()?;
+        let len = file.metadata().ok()?.len();
+        let head = file::read_head(&file, len, now, wall)?;
+        Some((file, head))
     }
 
     /// Removes the files of a key.
@@ -425,7 +465,7 @@ impl Disk {
     }
 
     /// Removes the files for which `purges` returns true, and those that cannot be read; returns how many responses
-    /// they had. Reads all files, and first waits for the scan: blocks for long.
+    /// they had. Reads the heads of all files, and first waits for the scan: blocks for long.
     pub(super) fn purge(&self, purges: impl Fn(&[u8], &StoredResponse) -> bool) -> usize {
         let ids: Vec<FileId> = {
             let state = self.progressed.wait_while(self.state(), |state| state.scan.is_some());
@@ -440,9 +480,9 @@ impl Disk {
         let (now, wall) = (Instant::now(), SystemTime::now());
         let mut purged = 0;
         for id in ids {
-            let read = fs::read(self.directory.join(id.name())).ok().and_then(|bytes| file::read(bytes, now, wall));
-            if read.as_ref().is_none_or(|read| purges(&read.key, &read.stored)) {
-                purged += usize::from(read.is_some());
+            let opened = self.open_file(id, now, wall);
+            if opened.as_ref().is_none_or(|(_, head)| purges(&head.key, &head.stored)) {
+                purged += usize::from(opened.is_some());
                 self.state().index.remove(id);
                 // Not by the thread, so that the file is gone when this returns. If the thread has replaced it meanwhile,
                 // the new response is a miss.

@@ -6,6 +6,7 @@
 //! Numbers are little-endian. A file that is damaged, or of another version, is no response.
 
 use std::hash::Hasher as _;
+use std::io::Read;
 use std::time::{Duration, Instant, SystemTime};
 
 use causeway_message::{Chunk, FieldLine, FieldMap, FieldName, FieldValue, NameRef, StatusCode};
@@ -48,21 +49,48 @@ pub(super) fn write(key: &[u8], stored: &StoredResponse, now: Instant, wall: Sys
     out
 }
 
-/// A response that was read from its file, with its key.
-pub(super) struct ReadFile {
+/// The head of a file: all but the content, which is the larger part, and not read for a response to another request.
+pub(super) struct FileHead {
     pub(super) key: Vec<u8>,
+    /// Without its content.
     pub(super) stored: StoredResponse,
+    /// The bytes, for the checksum.
+    bytes: Vec<u8>,
+    body_len: usize,
 }
 
-/// Reads the bytes of a file; `None` if they are damaged or of another version.
-pub(super) fn read(file: Vec<u8>, now: Instant, wall: SystemTime) -> Option<ReadFile> {
-    let (start, rest) = file.split_at_checked(START)?;
-    let head_len = u32::from_le_bytes(start[16..].try_into().ok()?) as usize;
-    let (head, body) = rest.split_at_checked(head_len)?;
-    if start[..8] != *MAGIC || start[8..16] != checksum(&file[16..START + head_len], body).to_le_bytes() {
+impl FileHead {
+    /// Returns the length of the content.
+    pub(super) fn body_len(&self) -> usize {
+        self.body_len
+    }
+
+    /// Returns the response with its content, which `file` gives next; `None` if a byte of the file is damaged.
+    pub(super) fn read_body(self, mut file: impl Read) -> Option<StoredResponse> {
+        let Self { mut stored, bytes, body_len, .. } = self;
+        let mut body = vec![0; body_len];
+        file.read_exact(&mut body).ok()?;
+        if bytes[8..16] != checksum(&bytes[16..], &body).to_le_bytes() {
+            return None;
+        }
+        stored.body = Chunk::from(body);
+        Some(stored)
+    }
+}
+
+/// Reads the head of a file of `len` bytes; `None` if it is of another version, or damaged so that it has no meaning.
+/// Only [`FileHead::read_body`] verifies all bytes.
+pub(super) fn read_head(mut file: impl Read, len: u64, now: Instant, wall: SystemTime) -> Option<FileHead> {
+    let mut bytes = vec![0; START];
+    file.read_exact(&mut bytes).ok()?;
+    let head_len = u32::from_le_bytes(bytes[16..].try_into().ok()?);
+    let body_len = len.checked_sub(START as u64 + u64::from(head_len))?;
+    if bytes[..8] != *MAGIC {
         return None;
     }
-    let mut parts = Parts(head);
+    bytes.resize(START + head_len as usize, 0);
+    file.read_exact(&mut bytes[START..]).ok()?;
+    let mut parts = Parts(&bytes[START..]);
     let status = StatusCode::new(u16::from_le_bytes(parts.take(2)?.try_into().ok()?))?;
     let written = SystemTime::UNIX_EPOCH.checked_add(parts.millis()?)?;
     let age = parts.millis()?;
@@ -78,12 +106,8 @@ pub(super) fn read(file: Vec<u8>, now: Instant, wall: SystemTime) -> Option<Read
     let freshness =
         Freshness { requested: now, received: now, initial_age, apparent_age: initial_age, lifetime, is_implied };
     let directives = ResponseDirectives::of(&whole);
-    let mut stored = StoredResponse::new(status, StoredFields { base, whole }, vary, freshness, directives);
-    // Without a copy: the content is a part of the file's bytes.
-    let body = START + head_len;
-    let len = file.len();
-    stored.body = Chunk::from(file).slice(body..len);
-    Some(ReadFile { key, stored })
+    let stored = StoredResponse::new(status, StoredFields { base, whole }, vary, freshness, directives);
+    Some(FileHead { key, stored, bytes, body_len: usize::try_from(body_len).ok()? })
 }
 
 fn checksum(head: &[u8], body: &[u8]) -> u64 {
@@ -182,6 +206,14 @@ mod tests {
         (stored, now, wall)
     }
 
+    /// Reads a whole file: its key, and the response.
+    fn read(mut file: &[u8], now: Instant, wall: SystemTime) -> Option<(Vec<u8>, StoredResponse)> {
+        let len = file.len() as u64;
+        let head = read_head(&mut file, len, now, wall)?;
+        let key = head.key.clone();
+        Some((key, head.read_body(file)?))
+    }
+
     fn file(stored: &StoredResponse, now: Instant, wall: SystemTime) -> Vec<u8> {
         [write(b"key", stored, now, wall), stored.body.as_slice().to_vec()].concat()
     }
@@ -191,9 +223,8 @@ mod tests {
         let (stored, now, wall) = example();
         let later = Duration::from_secs(10);
         let file = file(&stored, now + Duration::from_secs(1), wall);
-        let read = read(file.clone(), now, wall + later).expect("it is whole");
-        assert_eq!(read.key, b"key");
-        let back = read.stored;
+        let (key, back) = read(&file, now, wall + later).expect("it is whole");
+        assert_eq!(key, b"key");
         assert_eq!((back.status, back.body.as_slice()), (stored.status, &b"content"[..]));
         for (back, stored) in [(&back.fields.base, &stored.fields.base), (&back.fields.whole, &stored.fields.whole)] {
             assert_eq!(back.lines().collect::<Vec<_>>(), stored.lines().collect::<Vec<_>>());
@@ -205,7 +236,7 @@ mod tests {
         assert_eq!(back.freshness.age(now), Duration::from_secs(16), "5 s before, 1 s in memory, 10 s on disk");
         assert_eq!((back.freshness.lifetime, back.freshness.is_implied), (Duration::from_secs(60), true));
         // A clock that was set back.
-        let back = super::read(file, now, wall - later).expect("it is whole").stored;
+        let (_, back) = read(&file, now, wall - later).expect("it is whole");
         assert_eq!(back.freshness.age(now), Duration::from_secs(6));
     }
 
@@ -215,14 +246,14 @@ mod tests {
         let (stored, now, wall) = example();
         let whole = file(&stored, now, wall);
         for len in 0..whole.len() {
-            assert!(read(whole[..len].to_vec(), now, wall).is_none(), "{len} bytes");
+            assert!(read(&whole[..len], now, wall).is_none(), "{len} bytes");
         }
         for at in 0..whole.len() {
             let mut damaged = whole.clone();
             damaged[at] ^= 1;
-            assert!(read(damaged, now, wall).is_none(), "byte {at}");
+            assert!(read(&damaged, now, wall).is_none(), "byte {at}");
         }
-        assert!(read([whole, vec![0]].concat(), now, wall).is_none(), "one byte more");
+        assert!(read(&[whole, vec![0]].concat(), now, wall).is_none(), "one byte more");
     }
 
     // The magic is no part of the checksum, so a file of the version before is whole, but has another format.
@@ -231,7 +262,7 @@ mod tests {
         let (stored, now, wall) = example();
         let mut other = file(&stored, now, wall);
         other[..8].copy_from_slice(b"CWCACHE1");
-        assert!(read(other, now, wall).is_none());
+        assert!(read(&other, now, wall).is_none());
     }
 
     // With a checksum that is right, so that only the structure counts: no bytes make it panic.
@@ -245,7 +276,7 @@ mod tests {
                 changed[at] = value;
                 let sum = checksum(&changed[16..], &[]);
                 changed[8..16].copy_from_slice(&sum.to_le_bytes());
-                let _ = read(changed, now, wall);
+                let _ = read(&changed, now, wall);
             }
         }
     }

@@ -1383,6 +1383,41 @@ fn a_file_is_read_once() {
     assert!(bench.seen().is_empty());
 }
 
+// docs/limits.md: a lookup reads the content of the latest response that fits the request alone, and counts it as a
+// response that is received. The others stay in their files until a request for them.
+#[test]
+fn content_of_other_requests_is_not_read() {
+    let directory = CacheDirectory::new("heads");
+    let mut bench = directory.bench(json!({}));
+    bench.replies([reply("Cache-Control: max-age=60 | Vary: Accept-Language", &"x".repeat(10_000))]);
+    ["de", "en"].iter().for_each(|language| _ = bench.get(&format!("Accept-Language: {language}")));
+    directory.wait_until_idle();
+    directory.end(bench);
+    let mut bench = directory.bench(json!({}));
+    directory.wait_until_idle();
+    bench.replies([reply("Cache-Control: no-store", "other")]);
+    for (language, status) in [("de", "hit; ttl=60"), ("en", "hit; ttl=60"), ("fr", "fwd=vary-miss; fwd-status=200")] {
+        let answer = bench.get(&format!("Accept-Language: {language}"));
+        assert_eq!(answer.field("Cache-Status"), Some(&*format!("Causeway; {status}")), "{language}");
+    }
+    assert_eq!(bench.store.usage().responses, 2);
+    directory.end(bench);
+    let mut bench = directory.bench(json!({}));
+    directory.wait_until_idle();
+    bench.replies([reply("Cache-Control: no-store", "other")]);
+    let fr = bench.get("Accept-Language: fr");
+    assert_eq!(fr.field("Cache-Status"), Some("Causeway; fwd=vary-miss; fwd-status=200"));
+    assert_eq!(bench.store.usage().responses, 0);
+    bench.get("Accept-Language: de");
+    assert_eq!(bench.store.usage().responses, 1);
+    // Without memory for the content the origin responds.
+    let mut receiving = bench.store.receive();
+    assert!(receiving.grow((bench.store.usage().bytes_max / 4) - 5000));
+    assert_eq!(bench.get("Accept-Language: en").text(), "other");
+    drop(receiving);
+    assert_eq!(bench.get("Accept-Language: en").text().len(), 10_000);
+}
+
 // Damaged and missing files are misses, and disappear; a pool without a free place is one too.
 #[test]
 fn files_that_cannot_be_used() {
