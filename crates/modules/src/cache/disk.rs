@@ -29,6 +29,8 @@ const WRITES_BYTES_MAX: usize = 64 << 20;
 const FILES_READ_MAX: usize = 16;
 /// Bits that remember the keys that are removed while the directory is scanned.
 const SCAN_MARKS: usize = 1 << 20;
+/// Files that are put into the index, or removed from it, in one turn: workers wait for its lock meanwhile.
+const BATCH: usize = 256;
 /// How long a process that ends waits for its directories: a disk may not respond.
 const END_MAX: Duration = Duration::from_secs(5);
 /// The bytes that a file takes on the disk in addition to its own, for the bound.
@@ -247,9 +249,10 @@ impl Index {
         true
     }
 
-    /// Removes files until the bounds hold, and adds them to `removed`.
+    /// Removes files until the bounds hold, at most [`BATCH`], and adds them to `removed`.
     fn shrink(&mut self, bounds: DiskBounds, removed: &mut Vec<FileId>) {
-        while self.bytes > bounds.bytes || self.files > bounds.files {
+        let most = removed.len() + BATCH;
+        while (self.bytes > bounds.bytes || self.files > bounds.files) && removed.len() < most {
             let Some(id) = self.order.pop_front() else { break };
             let files = self.keys.get_mut(&id.key);
             match files.and_then(|files| files.iter_mut().find(|file| file.vary == id.vary)) {
@@ -565,14 +568,24 @@ impl Disk {
             self.report("reading it", &error);
             Vec::new()
         });
-        let mut state = self.state();
-        let marks = state.scan.take();
-        for (_, id, bytes) in found {
-            let is_removed = marks.as_ref().is_some_and(|marks| marks.contain(id.key));
-            let removed = if is_removed { Some(id) } else { state.index.insert(id, bytes) };
-            state.removals.extend(removed);
+        {
+            // Growth would move all entries, under the lock.
+            let Index { keys, order, .. } = &mut self.state().index;
+            keys.reserve(found.len());
+            order.reserve(found.len());
         }
-        drop(state);
+        for files in found.chunks(BATCH) {
+            let mut state = self.state();
+            let DiskState { index, scan, removals, .. } = &mut *state;
+            for (_, id, bytes) in files {
+                let is_removed = scan.as_ref().is_some_and(|marks| marks.contain(id.key));
+                removals.extend(if is_removed { Some(*id) } else { index.insert(*id, *bytes) });
+            }
+            drop(state);
+            // Workers may wait for the lock.
+            std::thread::yield_now();
+        }
+        self.state().scan = None;
         self.progressed.notify_all();
     }
 
@@ -757,6 +770,28 @@ mod tests {
         assert_eq!((0..200).filter(|key| path(*key).exists()).count(), 100);
         assert_eq!(disk.purge(|_, _| true), 100);
         assert!(!(0..200).any(|key| path(key).exists()));
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    // docs/cache.md: all files of an earlier process are found, and those above the bounds are removed, in several turns.
+    #[test]
+    fn more_files_than_a_batch() {
+        let directory = std::env::temp_dir().join(format!("causeway-cache-batch-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir_all(&directory).unwrap();
+        let files = 2 * BATCH as u128 + 10;
+        for key in 0..files {
+            fs::write(directory.join(FileId { key, vary: 0 }.name()), b"x").unwrap();
+        }
+        let disk = DiskHandle::open(&directory).unwrap();
+        disk.wait_until_idle();
+        assert_eq!(disk.usage(), (files as usize, files as u64 * (1 + FILE_BYTES)));
+        disk.set_bounds(DiskBounds { files: 10, ..DiskBounds::default() });
+        let begun = Instant::now();
+        while fs::read_dir(&directory).unwrap().count() > 10 {
+            assert!(begun.elapsed() < Duration::from_secs(60));
+        }
+        assert_eq!(disk.usage().0, 10);
         fs::remove_dir_all(&directory).unwrap();
     }
 
