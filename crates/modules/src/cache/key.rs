@@ -141,8 +141,13 @@ impl KeyRules {
 
     /// Writes the key of the current request. Does not allocate in steady state.
     pub(super) fn write(&self, cx: &mut Context, out: &mut Vec<u8>) {
+        let mut rendered = None;
         match &self.uri {
-            UriRules::Template(template) => template.render(cx, out),
+            UriRules::Template(template) => {
+                let start = out.len();
+                template.render(cx, out);
+                rendered = Some(out.len() - start);
+            }
             UriRules::Parts { .. } => {
                 let target = cx.head().target();
                 let uri = KeyUri {
@@ -154,11 +159,17 @@ impl KeyRules {
             }
         }
         for name in &self.fields {
-            // No field value and no URI contains a line end, so that no text can be two keys.
+            // No field value and no URI contains a line end, so that no text can be two keys; nor can one that the
+            // operator's template makes, whose length is the end of the key.
             out.push(b'\n');
             cx.head().fields().write_joined(name.as_ref(), out);
         }
         self.end(cx, out);
+        if let Some(rendered) = rendered {
+            // A placeholder may decode a line end of the URI, whose text would otherwise be taken for the parts above.
+            out.push(b'\n');
+            out.extend_from_slice(&rendered.to_le_bytes());
+        }
     }
 
     /// Writes the key of another URI on the same host, as `path?query`, with the request fields of `key`, which is that

@@ -1360,6 +1360,26 @@ fn files_of_responses() {
     assert_eq!(directory.files().len(), 0);
 }
 
+// docs/cache.md: a client cannot get a response stored for others by a value of its own. A placeholder of the template
+// decodes a line end.
+#[test]
+fn a_template_cannot_forge_the_rest_of_the_key() {
+    let mut bench = bench(json!({ "key": { "template": "{http.request.uri.path}" } }));
+    bench.replies([reply("Cache-Control: max-age=60", "x")]);
+    for (path, fields) in [
+        ("/t%0Ax-forwarded-host:shop", ""),
+        ("/t", "X-Forwarded-Host: shop"),
+        ("/t", ""),
+        ("/t%0Aforwarded:host=shop", ""),
+        ("/t", "Forwarded: host=shop"),
+    ] {
+        bench.send(&request(path, fields));
+        assert_eq!(bench.seen().len(), 1, "{path} {fields}");
+        bench.send(&request(path, fields));
+        assert_eq!(bench.seen().len(), 0, "{path} {fields}");
+    }
+}
+
 // Concurrent requests of one key: one reads its file, and the others wait for it.
 #[test]
 fn a_file_is_read_once() {
