@@ -163,6 +163,21 @@ struct Fetch {
     _refresh: Option<RefreshCount>,
 }
 
+impl Fetch {
+    /// Returns whether a response with this status shows that the stored one is no longer current, although it does not
+    /// replace it (RFC 9111 §4.3.3). One to a personal request may be for that client alone.
+    fn outdates_stale(&self, status: StatusCode) -> bool {
+        let is_of_resource = match status.as_u16() {
+            // These depend on the request at hand.
+            206 | 304 | 400 | 408 | 412 | 416 | 417 | 421 | 425 | 426 | 428 | 429 | 431 => false,
+            // An application without HEAD.
+            405 => self.purpose != FetchPurpose::Compare,
+            code => (200..500).contains(&code),
+        };
+        self.stale.is_some() && !self.privacy.is_personal && is_of_resource
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FetchPurpose {
     /// The response will be stored.
@@ -555,6 +570,7 @@ impl CacheRules {
     fn fetched(&self, cx: &mut Context, mut fetch: Fetch, response: Response) -> Response {
         let (now, status) = (cx.worker().now(), response.status);
         let Fetch { why, .. } = fetch;
+        let outdates = fetch.outdates_stale(status);
         if let Some(stale) = fetch.stale.take() {
             if status == StatusCode::NOT_MODIFIED && fetch.purpose == FetchPurpose::Validate {
                 let (stored, then) = self.validated(cx, &fetch, &stale, now);
@@ -580,7 +596,11 @@ impl CacheRules {
                 return self.serve(cx, &stale, Some(&fetch.request), handled);
             }
             if fetch.purpose == FetchPurpose::Compare {
-                if status == StatusCode::OK && stale.is_outdated_by(cx.response().fields()) {
+                let is_outdated = match status {
+                    StatusCode::OK => stale.is_outdated_by(cx.response().fields()),
+                    _ => outdates,
+                };
+                if is_outdated {
                     self.tiers.remove(self.tiers.store.key(&fetch.key));
                 }
                 let handled = Handled::Forwarded { why, status: Some(status), then: ResponseUse::Passed };
@@ -596,7 +616,7 @@ impl CacheRules {
         {
             cx.response_mut().cache_control(control.as_ref());
         }
-        let (body, then) = match self.record(cx, fetch, status, &response.body, now) {
+        let (body, then) = match self.record(cx, fetch, status, &response.body, outdates) {
             None => (response.body, ResponseUse::Passed),
             Some(recording) => (record_body(cx, response.body, recording), ResponseUse::Stored),
         };
@@ -639,9 +659,9 @@ impl CacheRules {
         (Arc::new(stale.revalidated(fields, vary, freshness, directives)), ResponseUse::Passed)
     }
 
-    /// Begins to store a response, if it is storable.
-    fn record(&self, cx: &Context, fetch: Fetch, status: StatusCode, body: &Body, now: Instant) -> Option<Recording> {
-        let wall = cx.worker().wall();
+    /// Begins to store a response, if it is storable. If not, it `outdates` the stored one.
+    fn record(&self, cx: &Context, fetch: Fetch, status: StatusCode, body: &Body, outdates: bool) -> Option<Recording> {
+        let (now, wall) = (cx.worker().now(), cx.worker().wall());
         let fields = cx.response().fields();
         let times = FetchTimes { sent: fetch.sent, received: now, wall };
         let age = age_value(fields);
@@ -655,6 +675,9 @@ impl CacheRules {
             let anyone = Privacy::default();
             if !can_be_stored || assess(fields, status, anyone, &self.storing, times, age).is_none() {
                 self.pause_coalescing(&fetch, now + UNSTORABLE_PAUSE);
+                if outdates {
+                    self.tiers.remove(self.tiers.store.key(&fetch.key));
+                }
             }
             return None;
         };
@@ -671,6 +694,7 @@ impl CacheRules {
             request: fetch.request,
             stored,
             body_bytes_max: self.storing.body_bytes_max,
+            outdates,
             guard: fetch.guard,
         })
     }
@@ -781,6 +805,9 @@ impl Handler for Cache {
         // A fault below 500 is mostly one of this client, such as a rate limit: it shows nothing about other requests.
         if is_outage(fault.status) {
             rules.pause_coalescing(&fetch, now + FAILURE_PAUSE);
+        }
+        if fetch.outdates_stale(fault.status) {
+            rules.tiers.remove(rules.tiers.store.key(&fetch.key));
         }
         match fetch.stale {
             Some(stale) if is_outage(fault.status) && rules.may_replace_error(&stale, now) => {

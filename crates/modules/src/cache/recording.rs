@@ -23,6 +23,8 @@ pub(super) struct Recording {
     /// The response, still without content.
     pub(super) stored: StoredResponse,
     pub(super) body_bytes_max: u64,
+    /// If the response proves not storable, the stored one that it would replace is removed.
+    pub(super) outdates: bool,
     /// Held until the response is stored, or is not.
     pub(super) guard: Option<FetchGuard>,
 }
@@ -69,7 +71,7 @@ impl RecordingBody {
         let Some(copy) = &mut self.copy else { return };
         let bytes = copy.bytes.len() + chunk.len();
         if !copy.receiving.grow(chunk.len()) || bytes as u64 > copy.recording.body_bytes_max {
-            self.give_up(UNSTORABLE_PAUSE);
+            self.give_up();
             return;
         }
         copy.bytes.extend_from_slice(chunk.as_slice());
@@ -77,13 +79,21 @@ impl RecordingBody {
 
     /// Ends the recording of a response that proves not storable. Otherwise its requests would wait for each other, in
     /// a row and in vain.
-    fn give_up(&mut self, pause: Duration) {
-        if let Some(ContentCopy { recording, .. }) = self.copy.take()
-            && recording.guard.is_some()
-        {
+    fn give_up(&mut self) {
+        let recording = self.end_recording(UNSTORABLE_PAUSE);
+        if let Some(Recording { tiers, key, outdates: true, .. }) = recording {
+            tiers.remove(tiers.store.key(&key));
+        }
+    }
+
+    /// Ends the recording; the requests of its key do not wait for each other during the pause.
+    fn end_recording(&mut self, pause: Duration) -> Option<Recording> {
+        let ContentCopy { recording, .. } = self.copy.take()?;
+        if recording.guard.is_some() {
             let store = &recording.tiers.store;
             store.pause_coalescing(store.key(&recording.key), self.worker.now() + pause);
         }
+        Some(recording)
     }
 
     fn finish(&mut self) {
@@ -109,8 +119,8 @@ impl BodyStream for RecordingBody {
             }
             None if self.left.is_none_or(|left| left == 0) => self.finish(),
             // A response with trailers would lose them.
-            Some(Ok(Frame::Trailers(_))) => self.give_up(UNSTORABLE_PAUSE),
-            Some(Err(_)) | None => self.give_up(FAILURE_PAUSE),
+            Some(Ok(Frame::Trailers(_))) => self.give_up(),
+            Some(Err(_)) | None => drop(self.end_recording(FAILURE_PAUSE)),
         }
         Poll::Ready(frame)
     }

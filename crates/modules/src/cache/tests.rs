@@ -948,7 +948,11 @@ fn head_responses_that_differ() {
         ("ETag: \"b\" | Content-Encoding: gzip", 200, true),
         ("Last-Modified: Mon, 31 Dec 2029 00:00:00 GMT", 200, false),
         ("", 200, true),
-        ("ETag: \"b\"", 404, true),
+        ("ETag: \"b\"", 404, false),
+        ("Cache-Control: no-store", 410, false),
+        ("ETag: \"b\"", 405, true),
+        ("ETag: \"b\"", 429, true),
+        ("ETag: \"b\"", 503, true),
     ] {
         let mut bench = bench(json!({}));
         bench.replies([
@@ -963,6 +967,44 @@ fn head_responses_that_differ() {
         let seen = bench.seen();
         assert_eq!(seen[1].field("If-None-Match"), Some("\"c\""), "the condition is the client's");
         assert_eq!(bench.get("").text() == "one", is_kept, "{fields}");
+    }
+}
+
+// RFC 9111 §4.3.3: a response to a validation that is neither 304 nor an error of the server takes the place of the
+// stored one, which is not used again, also if the new one is not stored.
+#[test]
+fn withdrawn_responses() {
+    let large = "x".repeat(300_000);
+    for (status, fields, body, personal, is_kept) in [
+        (404, "no-store", "", "", false),
+        (410, "no-store", "", "", false),
+        (403, "no-store", "", "", false),
+        (302, "no-cache", "", "", false),
+        (200, "private", "", "", false),
+        (200, "max-age=60", &*large, "", false),
+        (429, "no-store", "", "", true),
+        (400, "no-store", "", "", true),
+        (503, "no-store", "", "", true),
+        (200, "private", "", "Cookie: a=b", true),
+    ] {
+        for is_refresh in [false, true] {
+            let mut bench = bench(json!({ "stale": 3600 * 1_000_000_000_i64 }));
+            let swr = if is_refresh { ", stale-while-revalidate=60" } else { "" };
+            let answer = reply(&format!("Cache-Control: {fields}"), "").status(status);
+            bench.replies([
+                reply(&format!("Cache-Control: max-age=1{swr} | ETag: \"a\""), "old"),
+                answer.pieces(&[body], None),
+                reply("Cache-Control: no-store", "").status(503),
+            ]);
+            bench.get("");
+            bench.pass(if is_refresh { 2 } else { 0 });
+            let forced = if is_refresh { "X: 1" } else { "Cache-Control: no-cache" };
+            bench.get(&format!("{forced} | {personal}"));
+            bench.kit.worker().drive_spawned();
+            assert_eq!(bench.seen().len(), 2, "{status} {fields}");
+            bench.pass(100);
+            assert_eq!(bench.get("").text() == "old", is_kept, "{status} {fields} {personal} {is_refresh}");
+        }
     }
 }
 
