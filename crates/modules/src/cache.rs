@@ -59,7 +59,9 @@ use disk::{FoundFile, ReadingFiles};
 use key::KeyRules;
 use recording::{Recording, RecordingBody};
 use status::{Forwarded, Handled, ResponseUse};
-use store::{CONTENT_WAIT_MAX, CacheKey, FAILURE_PAUSE, FetchGuard, FetchRole, Found, UNSTORABLE_PAUSE};
+use store::{
+    CONTENT_WAIT_MAX, CacheKey, FAILURE_PAUSE, FetchGuard, FetchRole, FetchUnderWayId, Found, UNSTORABLE_PAUSE,
+};
 pub use store::{Lookup, Usage};
 use stored::{
     FIELDS_MAX, FetchTimes, Freshness, Privacy, StoredFields, StoredResponse, StoringRules, age_value, assess,
@@ -337,10 +339,10 @@ impl CacheRules {
             && !privacy.is_personal;
         let mut guard = None;
         if is_shared && waits.fetches < WAITS_MAX {
-            match self.tiers.store.join_fetch(key, now) {
+            match self.join_fetch(cx, key, now) {
                 FetchRole::Leader(held) => guard = Some(held),
-                FetchRole::Follower(fetched) => {
-                    return self.wait(cx, key, fetched, RequestWaits { is_collapsed: true, ..waits });
+                FetchRole::Follower(fetched, id) => {
+                    return self.wait(cx, (fetched, id), RequestWaits { is_collapsed: true, ..waits });
                 }
                 FetchRole::Independent => {}
             }
@@ -362,12 +364,12 @@ impl CacheRules {
         // Before the look at the index, so that a removal from here on keeps the files out of memory.
         let epoch = self.tiers.store.epoch(key);
         let files = disk.files(key.text())?;
-        let guard = match self.tiers.store.join_fetch(key, now) {
+        let guard = match self.join_fetch(cx, key, now) {
             FetchRole::Leader(guard) => Some(guard),
-            FetchRole::Follower(fetched) if waits.fetches < WAITS_MAX => {
-                return Some(self.wait(cx, key, fetched, waits));
+            FetchRole::Follower(fetched, id) if waits.fetches < WAITS_MAX => {
+                return Some(self.wait(cx, (fetched, id), waits));
             }
-            FetchRole::Follower(_) => return None,
+            FetchRole::Follower(..) => return None,
             // The response to another request of the key was not storable.
             FetchRole::Independent => None,
         };
@@ -397,7 +399,8 @@ impl CacheRules {
         if refreshes.get() == REFRESHES_MAX {
             return;
         }
-        let Some(guard) = self.tiers.store.try_fetch(key, now) else { return };
+        let guard = cx.with_scratch(|cx, scratch| self.tiers.store.try_fetch(key, cx.head().fields(), scratch, now));
+        let Some(guard) = guard else { return };
         let repeated = cx.repeat(|head| {
             head.set_method(Method::Get);
             // The stale response has served the client's conditions and directives.
@@ -414,18 +417,21 @@ impl CacheRules {
         detach(repeated);
     }
 
+    /// Adds the request to the fetch under way for such requests, or begins one.
+    fn join_fetch(&self, cx: &mut Context, key: CacheKey<'_>, now: Instant) -> FetchRole {
+        cx.with_scratch(|cx, scratch| self.tiers.store.join_fetch(key, cx.head().fields(), scratch, now))
+    }
+
     /// Waits until another request's fetch has ended, then looks the response up again.
     fn wait(
         self: &Arc<Self>,
         cx: &mut Context,
-        key: CacheKey<'_>,
-        mut fetched: futures_channel::oneshot::Receiver<()>,
+        (mut fetched, id): (futures_channel::oneshot::Receiver<()>, FetchUnderWayId),
         waits: RequestWaits,
     ) -> Step {
         let (rules, store) = (Arc::clone(self), Arc::clone(&self.tiers.store));
         let worker = Rc::clone(cx.worker());
         let until = worker.now() + WAIT_MAX;
-        let key: Box<[u8]> = key.text().into();
         // The state of the fetch is read repeatedly: the head of its response may arrive late.
         let mut look = Some(Sleep::until(Rc::clone(&worker), worker.now() + CONTENT_WAIT_MAX));
         let done = poll_fn(move |poll_cx| {
@@ -435,7 +441,7 @@ impl CacheRules {
             }
             while Sleep::is_over(&mut look, poll_cx) {
                 let now = worker.now();
-                if now >= until || store.is_slow(store.key(&key), now) {
+                if now >= until || store.is_slow(id, now) {
                     return Poll::Ready(false);
                 }
                 look = Some(Sleep::until(Rc::clone(&worker), until.min(now + CONTENT_WAIT_MAX / 2)));
@@ -446,10 +452,7 @@ impl CacheRules {
             // After a fetch that takes too long the request goes to the origin, as those after it.
             let fetches = if has_ended { waits.fetches + 1 } else { WAITS_MAX };
             if !has_ended {
-                cx.with_scratch(|cx, key| {
-                    rules.key.write(cx, key);
-                    rules.tiers.store.mark_slow(rules.tiers.store.key(key));
-                });
+                rules.tiers.store.mark_slow(id);
             }
             rules.begin(cx, RequestWaits { fetches, ..waits })
         })
@@ -684,8 +687,8 @@ impl CacheRules {
         let vary = Vary::of(fields, &fetch.request);
         let fields = StoredFields::of(fetch.base, fields, wall);
         let stored = StoredResponse::new(status, fields, vary, freshness, directives);
-        if fetch.guard.is_some() {
-            self.tiers.store.mark_headed(self.tiers.store.key(&fetch.key), now);
+        if let Some(guard) = &fetch.guard {
+            guard.mark_headed(now);
         }
         Some(Recording {
             tiers: self.tiers.clone(),

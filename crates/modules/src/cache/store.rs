@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use causeway_message::FieldMap;
 
-pub(super) use fetch::{CONTENT_WAIT_MAX, FetchGuard, FetchRole};
+pub(super) use fetch::{CONTENT_WAIT_MAX, FetchGuard, FetchRole, FetchUnderWayId};
 pub(super) use shard::CacheKey;
 use shard::{Shard, Slot};
 pub use usage::{Lookup, Usage};

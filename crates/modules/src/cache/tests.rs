@@ -1422,6 +1422,23 @@ fn a_template_cannot_forge_the_rest_of_the_key() {
     }
 }
 
+// docs/cache.md: requests for different responses of one key, by the fields that Vary names, do not wait for each other.
+#[test]
+fn requests_for_other_variants_do_not_wait() {
+    let mut bench = bench(json!({}));
+    bench.replies([reply("Cache-Control: max-age=10 | Vary: Origin", "x").pieces(&["x"], None)]);
+    bench.get("Origin: a");
+    bench.seen();
+    let begun = bench.kit.worker().now();
+    let from = |origin: &str| Request::get("/").field("Origin", origin);
+    // The bodies are not read, so that the fetches are under way.
+    let _answers = ["b", "c", "d"].map(|origin| bench.kit.verdict(&from(origin)));
+    assert_eq!((bench.seen().len(), bench.kit.worker().now()), (3, begun));
+    let same = bench.kit.send_pending(&from("b")).expect_err("it waits");
+    same.cancel(&mut bench.kit);
+    assert_eq!(bench.seen().len(), 0);
+}
+
 // Concurrent requests of one key: one reads its file, and the others wait for it.
 #[test]
 fn a_file_is_read_once() {

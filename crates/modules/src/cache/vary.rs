@@ -54,11 +54,16 @@ impl Vary {
         if self.names.is_empty() {
             return true;
         }
-        scratch.clear();
-        for name in &self.names {
-            write(name.as_ref(), request, scratch);
-        }
+        self.write_values(request, scratch);
         **scratch == *self.values
+    }
+
+    /// Writes the normalised values of a request.
+    pub(super) fn write_values(&self, request: &FieldMap, out: &mut Vec<u8>) {
+        out.clear();
+        for name in &self.names {
+            write(name.as_ref(), request, out);
+        }
     }
 
     pub(super) fn bytes(&self) -> usize {

@@ -1,10 +1,13 @@
 //! Fetches under way: one request of a key fetches, and others wait for it (single-flight).
 
+use std::hash::BuildHasher as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use causeway_message::FieldMap;
 use futures_channel::oneshot::{Receiver, Sender, channel};
 
+use super::shard::Shard;
 use super::{CacheKey, Store};
 
 /// Requests that wait for the fetch of another one; more of them fetch for themselves.
@@ -31,14 +34,44 @@ impl FetchUnderWay {
     }
 }
 
+/// A fetch under way: a hash of the key and of the request fields that select one of its responses. Its shard is that of
+/// the key.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::cache) struct FetchUnderWayId(u64);
+
 impl Store {
+    /// Returns the fetch for a request. Requests that the origin answers differently must not wait for each other, and
+    /// it will most likely vary its response by the same fields as the latest one. `scratch` is an empty buffer.
+    fn fetch_id(
+        &self,
+        shard: &mut Shard,
+        key: CacheKey<'_>,
+        request: &FieldMap,
+        scratch: &mut Vec<u8>,
+    ) -> FetchUnderWayId {
+        let Some(latest) = shard.slot_mut(key).and_then(|slot| slot.variants.last()) else {
+            return FetchUnderWayId(key.hash);
+        };
+        latest.vary.write_values(request, scratch);
+        let of_values = if scratch.is_empty() { 0 } else { self.hasher.hash_one(&scratch) };
+        // The upper half selects the shard.
+        FetchUnderWayId(key.hash ^ of_values & u64::from(u32::MAX))
+    }
+
     /// Adds a request of this key to the fetch under way, or begins one.
-    pub(in crate::cache) fn join_fetch(self: &Arc<Self>, key: CacheKey<'_>, now: Instant) -> FetchRole {
+    pub(in crate::cache) fn join_fetch(
+        self: &Arc<Self>,
+        key: CacheKey<'_>,
+        request: &FieldMap,
+        scratch: &mut Vec<u8>,
+        now: Instant,
+    ) -> FetchRole {
         let mut shard = self.shard(key.hash);
         if shard.is_coalescing_paused(key, now) {
             return FetchRole::Independent;
         }
-        if let Some(fetch) = shard.fetches.get_mut(&key.hash) {
+        let id = self.fetch_id(&mut shard, key, request, scratch);
+        if let Some(fetch) = shard.fetches.get_mut(&id.0) {
             let is_slow = fetch.is_slow(now);
             let waiting = &mut fetch.waiting;
             // Before the vector grows, so that a burst of requests passes over it a few times only.
@@ -50,38 +83,41 @@ impl Store {
             }
             let (sender, receiver) = channel();
             waiting.push(sender);
-            return FetchRole::Follower(receiver);
+            return FetchRole::Follower(receiver, id);
         }
-        shard.fetches.insert(key.hash, FetchUnderWay::default());
-        FetchRole::Leader(FetchGuard { store: Arc::clone(self), hash: key.hash })
+        shard.fetches.insert(id.0, FetchUnderWay::default());
+        FetchRole::Leader(FetchGuard { store: Arc::clone(self), id })
     }
 
     /// Begins a fetch for which no request waits yet. `None` if one is under way, or if requests of this key do not
     /// wait for each other.
-    pub(in crate::cache) fn try_fetch(self: &Arc<Self>, key: CacheKey<'_>, now: Instant) -> Option<FetchGuard> {
+    pub(in crate::cache) fn try_fetch(
+        self: &Arc<Self>,
+        key: CacheKey<'_>,
+        request: &FieldMap,
+        scratch: &mut Vec<u8>,
+        now: Instant,
+    ) -> Option<FetchGuard> {
         let mut shard = self.shard(key.hash);
-        if shard.is_coalescing_paused(key, now) || shard.fetches.contains_key(&key.hash) {
+        if shard.is_coalescing_paused(key, now) {
             return None;
         }
-        shard.fetches.insert(key.hash, FetchUnderWay::default());
-        Some(FetchGuard { store: Arc::clone(self), hash: key.hash })
-    }
-
-    /// Records that the head of the response to the fetch of this key has arrived, and that it is storable.
-    pub(in crate::cache) fn mark_headed(&self, key: CacheKey<'_>, now: Instant) {
-        if let Some(fetch) = self.shard(key.hash).fetches.get_mut(&key.hash) {
-            fetch.headed_at = Some(now);
+        let id = self.fetch_id(&mut shard, key, request, scratch);
+        if shard.fetches.contains_key(&id.0) {
+            return None;
         }
+        shard.fetches.insert(id.0, FetchUnderWay::default());
+        Some(FetchGuard { store: Arc::clone(self), id })
     }
 
-    /// Returns whether the fetch of this key is one that no request waits for.
-    pub(in crate::cache) fn is_slow(&self, key: CacheKey<'_>, now: Instant) -> bool {
-        self.shard(key.hash).fetches.get(&key.hash).is_some_and(|fetch| fetch.is_slow(now))
+    /// Returns whether the fetch is one that no request waits for.
+    pub(in crate::cache) fn is_slow(&self, FetchUnderWayId(id): FetchUnderWayId, now: Instant) -> bool {
+        self.shard(id).fetches.get(&id).is_some_and(|fetch| fetch.is_slow(now))
     }
 
-    /// Records that a request waited for the fetch of this key in vain.
-    pub(in crate::cache) fn mark_slow(&self, key: CacheKey<'_>) {
-        if let Some(fetch) = self.shard(key.hash).fetches.get_mut(&key.hash) {
+    /// Records that a request waited for the fetch in vain.
+    pub(in crate::cache) fn mark_slow(&self, FetchUnderWayId(id): FetchUnderWayId) {
+        if let Some(fetch) = self.shard(id).fetches.get_mut(&id) {
             fetch.is_slow = true;
         }
     }
@@ -92,7 +128,7 @@ pub(in crate::cache) enum FetchRole {
     /// The request fetches the response; others may wait for it.
     Leader(FetchGuard),
     /// Another request fetches the response. The receiver ends when that request has its outcome.
-    Follower(Receiver<()>),
+    Follower(Receiver<()>, FetchUnderWayId),
     /// The request fetches the response for itself alone.
     Independent,
 }
@@ -101,12 +137,23 @@ pub(in crate::cache) enum FetchRole {
 #[derive(Debug)]
 pub(in crate::cache) struct FetchGuard {
     store: Arc<Store>,
-    hash: u64,
+    id: FetchUnderWayId,
+}
+
+impl FetchGuard {
+    /// Records that the head of the response has arrived, and that it is storable.
+    pub(in crate::cache) fn mark_headed(&self, now: Instant) {
+        let FetchUnderWayId(id) = self.id;
+        if let Some(fetch) = self.store.shard(id).fetches.get_mut(&id) {
+            fetch.headed_at = Some(now);
+        }
+    }
 }
 
 impl Drop for FetchGuard {
     fn drop(&mut self) {
-        let fetch = self.store.shard(self.hash).fetches.remove(&self.hash).unwrap_or_default();
+        let FetchUnderWayId(id) = self.id;
+        let fetch = self.store.shard(id).fetches.remove(&id).unwrap_or_default();
         for sender in fetch.waiting {
             // The receiver is gone if its request was cancelled.
             let _ = sender.send(());

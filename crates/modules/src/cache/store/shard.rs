@@ -31,7 +31,7 @@ pub(super) struct Shard {
     pub(super) indexes: HashMap<u64, usize, BuildHasherDefault<AsItIs>>,
     pub(super) ring: ClockRing<Slot>,
     pub(super) removals: Removals,
-    /// The keys that a request fetches, with the requests that wait for it.
+    /// The fetches under way, with the requests that wait for them.
     pub(super) fetches: HashMap<u64, FetchUnderWay, BuildHasherDefault<AsItIs>>,
 }
 

@@ -218,15 +218,20 @@ fn removals_during_a_fetch() {
     assert!(!put("a", before), "more removals than are remembered");
 }
 
+fn join(store: &Arc<Store>, key: CacheKey<'_>, now: Instant) -> FetchRole {
+    store.join_fetch(key, &FieldMap::new(), &mut Vec::new(), now)
+}
+
 #[test]
 fn one_fetches_and_others_wait() {
     let (store, now) = (Arc::new(Store::new(1 << 20)), Instant::now());
     let key = store.key(b"k");
-    let FetchRole::Leader(guard) = store.join_fetch(key, now) else { panic!("the first one fetches") };
-    let FetchRole::Follower(mut waiting) = store.join_fetch(key, now) else { panic!("the second one waits") };
-    assert!(matches!(store.join_fetch(store.key(b"other"), now), FetchRole::Leader(_)), "another key");
-    assert!(store.try_fetch(key, now).is_none());
-    assert!(store.try_fetch(store.key(b"other"), now).is_some(), "its fetch has ended");
+    let try_fetch = |key| store.try_fetch(key, &FieldMap::new(), &mut Vec::new(), now);
+    let FetchRole::Leader(guard) = join(&store, key, now) else { panic!("the first one fetches") };
+    let FetchRole::Follower(mut waiting, _) = join(&store, key, now) else { panic!("the second one waits") };
+    assert!(matches!(join(&store, store.key(b"other"), now), FetchRole::Leader(_)), "another key");
+    assert!(try_fetch(key).is_none());
+    assert!(try_fetch(store.key(b"other")).is_some(), "its fetch has ended");
     let mut poll_cx = PollContext::from_waker(Waker::noop());
     let poll = |waiting: &mut Receiver<()>, poll_cx: &mut PollContext<'_>| {
         std::pin::Pin::new(waiting).poll(poll_cx).is_ready()
@@ -236,9 +241,9 @@ fn one_fetches_and_others_wait() {
     assert!(poll(&mut waiting, &mut poll_cx));
     // The response was not storable: for a time all fetch for themselves.
     store.pause_coalescing(key, now + UNSTORABLE_PAUSE);
-    assert!(matches!(store.join_fetch(key, now), FetchRole::Independent));
+    assert!(matches!(join(&store, key, now), FetchRole::Independent));
     assert!(matches!(store.find(key, &FieldMap::new(), &mut Vec::new()), Found::Nothing));
-    assert!(matches!(store.join_fetch(key, now + UNSTORABLE_PAUSE), FetchRole::Leader(_)));
+    assert!(matches!(join(&store, key, now + UNSTORABLE_PAUSE), FetchRole::Leader(_)));
 }
 
 // A response without an end: after one request has waited in vain, others do not wait for this fetch.
@@ -246,14 +251,17 @@ fn one_fetches_and_others_wait() {
 fn a_slow_fetch_delays_no_further_request() {
     let (store, now) = (Arc::new(Store::new(1 << 20)), Instant::now());
     let key = store.key(b"k");
-    store.mark_slow(key);
-    let FetchRole::Leader(guard) = store.join_fetch(key, now) else { panic!("the first one fetches") };
-    assert!(matches!(store.join_fetch(key, now), FetchRole::Follower(_)));
-    store.mark_slow(key);
-    let later = now + 2 * UNSTORABLE_PAUSE;
-    assert!(matches!(store.join_fetch(key, later), FetchRole::Independent));
+    let FetchRole::Leader(guard) = join(&store, key, now) else { panic!("the first one fetches") };
+    let FetchRole::Follower(_, id) = join(&store, key, now) else { panic!("the second one waits") };
     drop(guard);
-    assert!(matches!(store.join_fetch(key, later), FetchRole::Leader(_)));
+    store.mark_slow(id);
+    let FetchRole::Leader(guard) = join(&store, key, now) else { panic!("the mark was for another fetch") };
+    assert!(matches!(join(&store, key, now), FetchRole::Follower(..)));
+    store.mark_slow(id);
+    let later = now + 2 * UNSTORABLE_PAUSE;
+    assert!(matches!(join(&store, key, later), FetchRole::Independent));
+    drop(guard);
+    assert!(matches!(join(&store, key, later), FetchRole::Leader(_)));
 }
 
 // A response whose client reads nothing holds up no other client for long.
@@ -261,12 +269,12 @@ fn a_slow_fetch_delays_no_further_request() {
 fn a_slow_reader_delays_no_other_request() {
     let (store, now) = (Arc::new(Store::new(1 << 20)), Instant::now());
     let key = store.key(b"k");
-    let FetchRole::Leader(_guard) = store.join_fetch(key, now) else { panic!("the first one fetches") };
-    assert!(matches!(store.join_fetch(key, now + CONTENT_WAIT_MAX), FetchRole::Follower(_)), "for the head");
-    store.mark_headed(key, now);
-    assert!(matches!(store.join_fetch(key, now + CONTENT_WAIT_MAX / 2), FetchRole::Follower(_)), "for the content");
-    assert!(store.is_slow(key, now + CONTENT_WAIT_MAX));
-    assert!(matches!(store.join_fetch(key, now + CONTENT_WAIT_MAX), FetchRole::Independent));
+    let FetchRole::Leader(guard) = join(&store, key, now) else { panic!("the first one fetches") };
+    let FetchRole::Follower(_, id) = join(&store, key, now + CONTENT_WAIT_MAX) else { panic!("it waits for the head") };
+    guard.mark_headed(now);
+    assert!(matches!(join(&store, key, now + CONTENT_WAIT_MAX / 2), FetchRole::Follower(..)), "for the content");
+    assert!(store.is_slow(id, now + CONTENT_WAIT_MAX));
+    assert!(matches!(join(&store, key, now + CONTENT_WAIT_MAX), FetchRole::Independent));
 }
 
 // A file that is read late does not replace the response that was fetched meanwhile.
