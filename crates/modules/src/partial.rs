@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use causeway_message::{Chunk, StatusCode, names};
+use causeway_message::{Chunk, NameRef, StatusCode, names};
 use causeway_pipeline::{Body, BodyPart, Context, Response};
 
 use crate::range::{Range, Ranges};
@@ -11,6 +11,7 @@ use crate::rendered::with_field_value;
 /// Makes the 206 response with these ranges of content of `len` bytes; `part` makes the content of one range. The
 /// fields of the whole content are set already.
 pub(crate) fn response(cx: &mut Context, ranges: Ranges, len: u64, part: impl Fn(&Range) -> BodyPart) -> Response {
+    remove_digests(cx);
     match ranges {
         Ranges::One(range) => one(cx, range, len, part),
         Ranges::Several(ranges) => several(cx, &ranges, len, part),
@@ -19,6 +20,7 @@ pub(crate) fn response(cx: &mut Context, ranges: Ranges, len: u64, part: impl Fn
 
 /// Makes the 416 response for content of `len` bytes.
 pub(crate) fn unsatisfiable(cx: &mut Context, len: u64) -> Response {
+    remove_digests(cx);
     content_range(cx, None, len);
     // These fields are about content that is not sent.
     for name in [names::CACHE_CONTROL, names::CONTENT_ENCODING, names::CONTENT_TYPE, names::ETAG, names::LAST_MODIFIED]
@@ -26,6 +28,14 @@ pub(crate) fn unsatisfiable(cx: &mut Context, len: u64) -> Response {
         cx.response_mut().remove(name);
     }
     Response::empty(StatusCode::RANGE_NOT_SATISFIABLE)
+}
+
+/// Removes the digests of the whole content: they would be of the content that is sent (RFC 9530 §2, RFC 2616 §14.15).
+/// Those of the representation (Repr-Digest, Digest) stay.
+fn remove_digests(cx: &mut Context) {
+    for name in [NameRef::Known(names::CONTENT_DIGEST), NameRef::Other("Content-MD5")] {
+        cx.response_mut().remove(name);
+    }
 }
 
 fn one(cx: &mut Context, range: Range, len: u64, part: impl Fn(&Range) -> BodyPart) -> Response {

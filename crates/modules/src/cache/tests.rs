@@ -970,6 +970,25 @@ fn head_responses_that_differ() {
     }
 }
 
+// RFC 9530 §2: Content-Digest is one of the content that is sent, and Repr-Digest of the whole. RFC 2616 §14.15: so is
+// Content-MD5.
+#[test]
+fn digests_of_parts() {
+    for (range, status) in [("bytes=0-1", 206), ("bytes=0-1,4-5", 206), ("bytes=99-", 416), ("lines=1", 200)] {
+        let mut bench = bench(json!({}));
+        let digests = "Content-Digest: sha-256=:a: | Content-MD5: a | Repr-Digest: sha-256=:a: | Digest: a";
+        bench.replies([reply(&format!("Cache-Control: max-age=60 | {digests}"), "content")]);
+        bench.get("");
+        let answer = bench.get(&format!("Range: {range}"));
+        assert_eq!(answer.status, status, "{range}");
+        for (name, is_kept) in
+            [("Content-Digest", status == 200), ("Content-MD5", status == 200), ("Repr-Digest", true), ("Digest", true)]
+        {
+            assert_eq!(answer.field(name).is_some(), is_kept, "{range} {name}");
+        }
+    }
+}
+
 // RFC 9111 §4.3.3: a response to a validation that is neither 304 nor an error of the server takes the place of the
 // stored one, which is not used again, also if the new one is not stored.
 #[test]
