@@ -36,10 +36,15 @@ pub fn purge(which: &Purge) -> Purged {
 
 /// Removes stored responses of these stores and directories.
 pub(super) fn purge_of(stores: &[Arc<Store>], disks: &[Arc<DiskHandle>], which: &Purge) -> Purged {
+    // As it stands too: the text of a template has no scheme and host.
+    let lowered = match which {
+        Purge::Uri(text) | Purge::Prefix(text) => key::with_lower_host(text),
+        Purge::All | Purge::Tag(_) => String::new(),
+    };
     let purges = |text: &[u8], stored: &StoredResponse| match which {
         Purge::All => true,
-        Purge::Uri(uri) => key::uri(text) == uri.as_bytes(),
-        Purge::Prefix(prefix) => key::uri(text).starts_with(prefix.as_bytes()),
+        Purge::Uri(uri) => [uri, &lowered].iter().any(|uri| key::uri(text) == uri.as_bytes()),
+        Purge::Prefix(prefix) => [prefix, &lowered].iter().any(|prefix| key::uri(text).starts_with(prefix.as_bytes())),
         Purge::Tag(tag) => stored.has_tag(tag.as_bytes()),
     };
     let in_memory = || stores.iter().map(|store| store.purge(purges)).sum::<usize>();

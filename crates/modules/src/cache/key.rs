@@ -266,6 +266,14 @@ pub(super) fn uri(key: &[u8]) -> &[u8] {
     &key[..memchr::memchr2(b'\n', b'\0', key).unwrap_or(key.len())]
 }
 
+/// Returns a URI, or the start of one, with its scheme and host in lower case (RFC 9110 §4.2.3), as they are in a key.
+pub(super) fn with_lower_host(uri: &str) -> String {
+    let scheme = uri.find("//").filter(|at| *at == 0 || uri[..*at].ends_with(':') && !uri[..*at].contains(['/', '?']));
+    let host = scheme.map_or(0, |at| at + 2);
+    let end = if scheme.is_some() { uri[host..].find(['/', '?']).map_or(uri.len(), |len| host + len) } else { 0 };
+    uri[..end].to_ascii_lowercase() + &uri[end..]
+}
+
 /// Returns the path and query of a URI reference in Location or Content-Location if it has the request's origin (RFC
 /// 9111 §4.4). Only absolute paths and absolute URIs are understood.
 pub(super) fn of_same_origin<'v>(cx: &Context, value: &'v [u8]) -> Option<&'v [u8]> {

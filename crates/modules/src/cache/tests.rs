@@ -1734,6 +1734,10 @@ fn purging() {
     for (which, purged, left) in [
         (Purge::Uri(uri("/a")), 1, &["/a?b", "/ab", "/c"][..]),
         (Purge::Uri(uri("/")), 0, &paths),
+        // RFC 9110 §4.2.3: scheme and host are case-insensitive.
+        (Purge::Uri("HTTP://Purge.Example/a?b".to_owned()), 1, &["/a", "/ab", "/c"]),
+        (Purge::Uri("http://purge.example/A".to_owned()), 0, &paths),
+        (Purge::Prefix("http://PURGE.exam".to_owned()), 4, &[]),
         (Purge::Prefix(uri("/a")), 3, &["/c"]),
         (Purge::Prefix(uri("")), 4, &[]),
         (Purge::Tag("two".to_owned()), 2, &["/ab", "/c"]),
