@@ -184,9 +184,18 @@ impl StoredResponse {
 pub(super) struct StoringRules {
     /// The lifetime of responses without explicit freshness.
     pub(super) ttl: Duration,
+    /// How long a stale response without `stale-if-error` is served instead of an error.
+    pub(super) stale: Duration,
     /// Statuses that are stored as 200 is.
     pub(super) statuses: Box<[u16]>,
     pub(super) body_bytes_max: u64,
+}
+
+impl StoringRules {
+    /// Returns how long a stale response is served instead of an error, unless it forbids that.
+    pub(super) fn stale_if_error(&self, directives: &ResponseDirectives) -> Duration {
+        directives.stale_if_error.map_or(self.stale, Duration::from_secs)
+    }
 }
 
 /// The facts about a request that decide whether its response may be shared.
@@ -251,7 +260,9 @@ pub(super) fn assess(
         None => return None,
     };
     let has_validator = fields.contains(names::ETAG) || fields.contains(names::LAST_MODIFIED);
-    if (lifetime.is_zero() || directives.no_cache) && !has_validator && directives.stale_while_revalidate.is_none() {
+    let is_used_stale = !directives.forbids_stale()
+        && (directives.stale_while_revalidate.is_some() || !rules.stale_if_error(&directives).is_zero());
+    if (lifetime.is_zero() || directives.no_cache) && !has_validator && !is_used_stale {
         return None;
     }
     let initial_age = initial_age(fields, times, age);
