@@ -6,10 +6,10 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fs;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -94,8 +94,6 @@ impl Drop for DiskHandle {
 #[derive(Debug)]
 pub(super) struct Disk {
     directory: PathBuf,
-    /// The file that is being written.
-    temporary: PathBuf,
     state: Mutex<DiskState>,
     /// There is work for the thread, or the directory is no longer used.
     changed: Condvar,
@@ -317,7 +315,7 @@ impl DiskHandle {
             return Ok(Arc::new(handle));
         }
         disks.retain(|_, disk| disk.strong_count() > 0);
-        let disk = Arc::new(Disk::new(directory.clone(), temporary));
+        let disk = Arc::new(Disk::new(directory.clone()));
         let of_thread = Arc::clone(&disk);
         std::thread::Builder::new().name("cache files".to_owned()).spawn(move || run(&of_thread))?;
         disks.insert(directory, Arc::downgrade(&disk));
@@ -345,11 +343,10 @@ impl DiskHandle {
 
 impl Disk {
     /// Creates it for a thread, which begins with a scan of the directory.
-    fn new(directory: PathBuf, temporary: PathBuf) -> Self {
+    fn new(directory: PathBuf) -> Self {
         let state = DiskState { scan: Some(ScanMarks::new()), is_busy: true, uses: 1, ..DiskState::default() };
         Self {
             directory,
-            temporary,
             state: Mutex::new(state),
             changed: Condvar::new(),
             progressed: Condvar::new(),
@@ -540,15 +537,20 @@ impl Disk {
             self.drop_files([*id]);
             return Ok(());
         }
-        let mut file = create(&self.temporary)?;
-        file.write_all(&head)?;
-        file.write_all(stored.body.as_slice())?;
+        let temporary = temporary(&self.directory);
+        let mut file = create(&temporary)?;
+        let written = file.write_all(&head).and_then(|()| file.write_all(stored.body.as_slice()));
         drop(file);
-        if self.state().in_progress.is_none() {
-            return Ok(());
+        if written.is_err() || self.state().in_progress.is_none() {
+            // At once: a part of a response would fill a disk that is full.
+            let _ = fs::remove_file(&temporary);
+            return written;
         }
         // Without the lock, which workers take.
-        fs::rename(&self.temporary, self.directory.join(id.name()))?;
+        if let Err(error) = fs::rename(&temporary, self.directory.join(id.name())) {
+            let _ = fs::remove_file(&temporary);
+            return Err(error);
+        }
         let mut state = self.state();
         // A removal either finds the file in the index, or has given up the write.
         if state.in_progress.take().is_none() {
@@ -674,8 +676,6 @@ fn run(disk: &Disk) {
             DiskWork::Remove(files) => files.into_iter().for_each(|id| disk.unlink(id)),
         }
     }
-    // It exists only if the last write failed.
-    let _ = fs::remove_file(&disk.temporary);
 }
 
 /// The start of the name of a file that is being written.
@@ -683,15 +683,15 @@ const WRITING: &str = "writing-";
 /// A file that is being written and did not change for so long was left by a process that was killed.
 const WRITING_TIME_MAX: Duration = Duration::from_secs(3600);
 
-/// Returns a name for the file that is being written. Another process may use the directory too.
+/// Returns a name for the file that is being written. Another process may use the directory too, in another container
+/// with the same process id, so the name is random.
 fn temporary(directory: &Path) -> PathBuf {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    directory.join(format!("{WRITING}{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed)))
+    directory.join(format!("{WRITING}{:016x}", RandomState::new().hash_one(std::process::id())))
 }
 
 /// Creates a file that only the server's user may read.
 fn create(path: &Path) -> io::Result<fs::File> {
-    fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(path)
+    fs::File::options().write(true).create_new(true).mode(0o600).open(path)
 }
 
 fn digest(key: &[u8]) -> u128 {
@@ -731,7 +731,7 @@ mod tests {
             let head = file::write(key, &response, now, wall);
             fs::write(directory.join(id(key).name()), [&head[..], response.body.as_slice()].concat()).unwrap();
         }
-        let disk = Arc::new(Disk::new(directory.clone(), temporary(&directory)));
+        let disk = Arc::new(Disk::new(directory.clone()));
         disk.remove(b"removed");
         let purge = std::thread::spawn({
             let disk = Arc::clone(&disk);
@@ -773,6 +773,17 @@ mod tests {
         fs::remove_dir_all(&directory).unwrap();
     }
 
+    // docs/cache.md: several processes may use one directory, each in a container where its process id is 1.
+    #[test]
+    fn names_of_files_that_are_written() {
+        let directory = std::env::temp_dir();
+        let (one, other) = (temporary(&directory), temporary(&directory));
+        assert_ne!(one, other);
+        drop(create(&one).unwrap());
+        assert_eq!(create(&one).unwrap_err().kind(), io::ErrorKind::AlreadyExists, "another process writes it");
+        fs::remove_file(one).unwrap();
+    }
+
     // docs/cache.md: all files of an earlier process are found, and those above the bounds are removed, in several turns.
     #[test]
     fn more_files_than_a_batch() {
@@ -808,7 +819,7 @@ mod tests {
         let id = FileId { key: digest(b"kept"), vary: vary_digest(&response) };
         let head = file::write(b"kept", &response, now, SystemTime::now());
         fs::write(directory.join(id.name()), [&head[..], response.body.as_slice()].concat()).unwrap();
-        let disk = Disk::new(directory.clone(), temporary(&directory));
+        let disk = Disk::new(directory.clone());
         disk.scan();
         assert!(disk.files(b"kept").is_some());
         fs::remove_dir_all(&directory).unwrap();

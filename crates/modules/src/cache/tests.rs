@@ -1630,6 +1630,8 @@ fn replaced_responses_have_no_files() {
     bench.get("Cache-Control: no-cache");
     directory.wait_until_idle();
     assert_eq!((directory.disks()[0].usage().0, bench.seen().len()), (0, 5));
+    // The part that was written is gone too.
+    assert_eq!(std::fs::read_dir(&directory.0).unwrap().count(), 1);
 }
 
 // A key has at most 64 files, and a lookup reads the latest 16.
