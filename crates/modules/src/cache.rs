@@ -116,6 +116,8 @@ struct CacheRules {
 /// A request that a cache has forwarded without storing its response, as the cache notes it for the response.
 struct PassedRequest<'a> {
     why: Forwarded,
+    /// The response may get the default Cache-Control.
+    has_default: bool,
     /// The key of a request that may change its resource, or else nothing.
     changed: &'a [u8],
 }
@@ -124,7 +126,7 @@ impl<'a> PassedRequest<'a> {
     /// Appends the entry of a handler.
     fn write(&self, number: u32, entries: &mut Vec<u8>) {
         entries.extend_from_slice(&number.to_le_bytes());
-        entries.push(self.why as u8);
+        entries.extend_from_slice(&[self.why as u8, u8::from(self.has_default)]);
         let len = u32::try_from(self.changed.len()).expect("a key is far below 4 GiB");
         entries.extend_from_slice(&len.to_le_bytes());
         entries.extend_from_slice(self.changed);
@@ -133,10 +135,13 @@ impl<'a> PassedRequest<'a> {
     /// Returns the last entry of a handler.
     fn find(number: u32, mut entries: &'a [u8]) -> Option<Self> {
         let mut found = None;
-        while let Some((&[a, b, c, d, why, e, f, g, h], rest)) = entries.split_first_chunk::<PASSED_HEADER_LEN>() {
+        while let Some((&[a, b, c, d, why, has_default, e, f, g, h], rest)) =
+            entries.split_first_chunk::<PASSED_HEADER_LEN>()
+        {
             let (changed, rest) = rest.split_at_checked(u32::from_le_bytes([e, f, g, h]) as usize)?;
             if u32::from_le_bytes([a, b, c, d]) == number {
-                found = Some(Self { why: *Forwarded::ALL.get(usize::from(why))?, changed });
+                let why = *Forwarded::ALL.get(usize::from(why))?;
+                found = Some(Self { why, has_default: has_default != 0, changed });
             }
             entries = rest;
         }
@@ -228,8 +233,8 @@ enum StoredUse {
 }
 
 /// The length of a [`PassedRequest`] without its key: the handler's number, the index of the reason in
-/// [`Forwarded::ALL`], and the length of the key.
-const PASSED_HEADER_LEN: usize = 4 + 1 + 4;
+/// [`Forwarded::ALL`], whether the default applies, and the length of the key.
+const PASSED_HEADER_LEN: usize = 4 + 1 + 1 + 4;
 
 /// Fields with which some applications respond as to another method or URI. Its response must not be stored for this
 /// one.
@@ -319,7 +324,7 @@ impl CacheRules {
         let is_head = cx.head().method() == Method::Head;
         if is_head && stale.is_none() {
             count();
-            return self.pass(cx, PassedRequest { why, changed: b"" });
+            return self.pass(cx, PassedRequest { why, has_default: !privacy.is_authorized, changed: b"" });
         }
         // Such a response may be partial, a 304 or for one user, so other requests do not wait for it.
         let request = cx.head().fields();
@@ -601,6 +606,9 @@ impl CacheRules {
                     StatusCode::OK => stale.is_outdated_by(cx.response().fields()),
                     _ => outdates,
                 };
+                if !fetch.privacy.is_authorized {
+                    self.add_default(cx, status);
+                }
                 if is_outdated {
                     self.tiers.remove(self.tiers.store.key(&fetch.key));
                 }
@@ -609,13 +617,8 @@ impl CacheRules {
                 return response;
             }
         }
-        // RFC 9111 §3.5: the default admits no response to credentials, and no error.
-        if let Some(control) = &self.control
-            && is_cacheable_by_default(status)
-            && !fetch.privacy.is_authorized
-            && !cx.response().fields().contains(names::CACHE_CONTROL)
-        {
-            cx.response_mut().cache_control(control.as_ref());
+        if !fetch.privacy.is_authorized {
+            self.add_default(cx, status);
         }
         let (body, then) = match self.record(cx, fetch, status, &response.body, outdates) {
             None => (response.body, ResponseUse::Passed),
@@ -623,6 +626,17 @@ impl CacheRules {
         };
         status::append(cx, &self.name, Handled::Forwarded { why, status: Some(status), then });
         Response { status, body }
+    }
+
+    /// Sets the default Cache-Control of a response without one. RFC 9111 §3.5: it admits no error, and the caller none to
+    /// credentials. RFC 9110 §9.3.2: a response to HEAD has the same fields as one to GET.
+    fn add_default(&self, cx: &mut Context, status: StatusCode) {
+        if let Some(control) = &self.control
+            && is_cacheable_by_default(status)
+            && !cx.response().fields().contains(names::CACHE_CONTROL)
+        {
+            cx.response_mut().cache_control(control.as_ref());
+        }
     }
 
     /// Returns the response as the origin's 304 has updated it, and stores it unless the update forbids that (RFC 9111
@@ -774,11 +788,11 @@ impl Handler for Cache {
             None => rules.begin(cx, RequestWaits::default()),
             Some(why) => {
                 if why != Forwarded::Method || cx.head().method().is_safe() {
-                    return rules.pass(cx, PassedRequest { why, changed: b"" });
+                    return rules.pass(cx, PassedRequest { why, has_default: false, changed: b"" });
                 }
                 cx.with_scratch(|cx, key| {
                     rules.key.write(cx, key);
-                    rules.pass(cx, PassedRequest { why, changed: key })
+                    rules.pass(cx, PassedRequest { why, has_default: false, changed: key })
                 })
             }
         }
@@ -789,9 +803,12 @@ impl Handler for Cache {
         if let Some(fetch) = cx.take_local(rules.fetch) {
             return Step::Respond(rules.fetched(cx, fetch, response));
         }
-        if let Some(PassedRequest { why, changed }) = rules.passed(cx) {
+        if let Some(PassedRequest { why, has_default, changed }) = rules.passed(cx) {
             if !changed.is_empty() && matches!(response.status.as_u16(), 200..400) {
                 rules.invalidate(cx);
+            }
+            if has_default {
+                rules.add_default(cx, response.status);
             }
             let handled = Handled::Forwarded { why, status: Some(response.status), then: ResponseUse::Passed };
             status::append(cx, &rules.name, handled);

@@ -1349,7 +1349,19 @@ fn settings() {
     assert!(hits(json!({ "regex": { "exclude": "^/x" } }), "", "", 0));
     let mut bench = bench(json!({ "default_cache_control": "max-age=50" }));
     bench.replies([reply("", "x")]);
-    assert_eq!(bench.get("").field("Cache-Control"), Some("max-age=50"));
+    // RFC 9110 §9.3.2: the fields of a response to HEAD are those of one to GET.
+    for (method, name, value, is_set) in [
+        ("HEAD", "X-A", "1", true),
+        ("HEAD", "Authorization", "Basic YTpi", false),
+        ("POST", "X-A", "1", false),
+        ("GET", "X-A", "1", true),
+        ("HEAD", "Cache-Control", "no-cache", true),
+    ] {
+        let answer = bench.send(&Request::new(method, "/").field(name, value));
+        assert_eq!(answer.field("Cache-Control"), is_set.then_some("max-age=50"), "{method} {value}");
+    }
+    bench.replies([reply("", "x").status(500)]);
+    assert_eq!(bench.send(&Request::new("HEAD", "/").field("Cache-Control", "no-cache")).field("Cache-Control"), None);
 }
 
 /// A directory of the test's own, removed at its end.
