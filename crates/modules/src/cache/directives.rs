@@ -1,6 +1,7 @@
 //! The directives of Cache-Control (RFC 9111 §5.2, RFC 5861).
 
-use causeway_message::{FieldMap, names};
+use causeway_message::syntax::trim_ows;
+use causeway_message::{FieldMap, List, names};
 
 /// The number of seconds that stands for "longer than can be counted" (RFC 9111 §1.2.2).
 const SECONDS_MAX: u64 = 1 << 31;
@@ -27,7 +28,32 @@ impl ResponseDirectives {
     pub(super) fn of(fields: &FieldMap) -> Self {
         let mut read = Self::default();
         fields.list(names::CACHE_CONTROL).for_each(|element| read.add(element));
+        for value in fields.get_all(names::CACHE_CONTROL) {
+            read.restrict(value);
+        }
         read
+    }
+
+    /// Also reads a value whose last quoted string has no end as if the quote were none: readers differ on it, and a
+    /// directive that forbids storing must not be lost.
+    fn restrict(&mut self, value: &[u8]) {
+        let last = List::new(value).last().unwrap_or_default();
+        let (mut is_quoted, mut bytes) = (false, last.iter());
+        while let Some(byte) = bytes.next() {
+            match byte {
+                b'"' => is_quoted = !is_quoted,
+                b'\\' if is_quoted => _ = bytes.next(),
+                _ => {}
+            }
+        }
+        if !is_quoted {
+            return;
+        }
+        let mut other = Self::default();
+        last.split(|byte| *byte == b',').for_each(|element| other.add(trim_ows(element)));
+        self.no_store |= other.no_store;
+        self.no_cache |= other.no_cache;
+        self.private |= other.private;
     }
 
     fn add(&mut self, element: &[u8]) {
@@ -165,6 +191,10 @@ mod tests {
             ("max-age =10", none),
             ("private=\"set-cookie, x\"", ResponseDirectives { private: true, ..none }),
             ("x=\"no-store, private\"", none),
+            ("max-age=60, x=\"a, no-store", ResponseDirectives { max_age: Some(60), no_store: true, ..none }),
+            ("x=\"a\\\", private , public", ResponseDirectives { private: true, ..none }),
+            ("x=\"a, no-cache=\"set-cookie\"", ResponseDirectives { no_cache: true, ..none }),
+            ("x=\"a\\\", no-store\"", none),
             ("no-cache=a", ResponseDirectives { no_cache: true, ..none }),
             (
                 "public, must-revalidate, proxy-revalidate,must-understand , no-store",
