@@ -387,7 +387,7 @@ impl CacheRules {
             let store = &rules.tiers.store;
             let has_others = matches!(found, Some(FoundFile::Other));
             if let Some(FoundFile::Match(stored, receiving)) = found {
-                store.put_read(store.key(&key), Arc::new(stored), epoch);
+                store.put_read(store.key(&key), stored, epoch);
                 drop(receiving);
             }
             drop(guard);

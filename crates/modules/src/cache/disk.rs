@@ -65,7 +65,7 @@ pub(super) struct ReadingFiles {
 /// The result of a lookup in files.
 pub(super) enum FoundFile {
     /// The latest response that fits the request. Its memory is counted until it is stored.
-    Match(StoredResponse, ReceivingMemory),
+    Match(Arc<StoredResponse>, ReceivingMemory),
     /// The key has responses to other requests only, or one for whose content there is no memory.
     Other,
     Nothing,
@@ -429,7 +429,7 @@ impl Disk {
                 break;
             }
             match head.read_body(file) {
-                Some(stored) => return FoundFile::Match(stored, receiving),
+                Some(stored) => return FoundFile::Match(Arc::new(stored), receiving),
                 None => self.drop_files([id]),
             }
         }
