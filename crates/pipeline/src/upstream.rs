@@ -64,8 +64,11 @@ pub trait Upstream {
     /// Returns the pool of call states.
     fn calls(&self) -> &Rc<CallPool>;
 
-    /// Reports a failed call, for an upstream that chooses among several addresses.
-    fn report_failure(&self, _error: &CallError) {}
+    /// Reports a failed call, for an upstream that chooses among several addresses: `attempts` counts those of the
+    /// request so far. Returns whether the request, of which nothing was sent, should be sent to another address.
+    fn report_failure(&self, _call: &Call, _error: &CallError, _attempts: usize) -> bool {
+        false
+    }
 }
 
 /// A counter of running calls, for example to enforce a limit.
@@ -364,7 +367,8 @@ impl Call {
         }
     }
 
-    /// Returns the call's remote address, once it is connected. `None` for a Unix socket.
+    /// Returns the call's remote address: once it is connected, or once one of several addresses of a name is chosen.
+    /// `None` for a Unix socket.
     pub fn remote(&self) -> Option<SocketAddr> {
         self.0.remote.get()
     }

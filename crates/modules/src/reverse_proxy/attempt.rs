@@ -32,6 +32,8 @@ pub(super) struct PendingCall {
     pub(super) has_content: bool,
     pub(super) began: Instant,
     interims: u8,
+    /// The addresses of the upstream's name that the request was sent to.
+    addresses: usize,
     tries: Tries,
     /// Holds the request's body for another attempt.
     replay: Option<Replay>,
@@ -272,6 +274,7 @@ fn send_attempt(
         has_content,
         began,
         interims: 0,
+        addresses: 1,
         tries,
         replay,
         admission: Cell::new(admission),
@@ -426,8 +429,8 @@ fn take_response(cx: &mut Context, call: Call, pending: PendingCall, tunnel: boo
 }
 
 /// The call has no response: counts the failure, then makes another attempt or fails the request.
-fn end_failed(cx: &mut Context, call: Call, pending: PendingCall, error: CallError) -> Step {
-    pending.pool.upstream.report_failure(&error);
+fn end_failed(cx: &mut Context, call: Call, mut pending: PendingCall, error: CallError) -> Step {
+    let has_other_address = pending.pool.upstream.report_failure(&call, &error, pending.addresses);
     let took = cx.worker().now().saturating_duration_since(pending.began);
     tracing::debug!(
         upstream = %pending.pool.address.name,
@@ -439,6 +442,11 @@ fn end_failed(cx: &mut Context, call: Call, pending: PendingCall, error: CallErr
     let is_late = pending.is_late(took);
     let Some(kind) = error.kind(false) else { return Step::Fail(failed(&pending.pool, error, is_late)) };
     report_failure(&pending.pool.address.name, kind, took, &error, cx.worker().now());
+    if has_other_address && let Some(body) = call.take_unsent_body() {
+        let next = send_elsewhere(cx, call, body, &pending);
+        pending.addresses += 1;
+        return cx.wait(NextEvent(Some((next, pending))), handle_event);
+    }
     // These are no failures of the upstream. The first three are limits of this server. The last one is normal when an
     // upstream ends a connection in good order.
     if !matches!(error, CallError::Busy | CallError::QueueTimedOut | CallError::NoDescriptors | CallError::Unprocessed)
@@ -459,6 +467,20 @@ fn end_failed(cx: &mut Context, call: Call, pending: PendingCall, error: CallErr
         Some(content) => retry(cx, pending.local, pending.tries, content, fault, attempted),
         None => Step::Fail(fault),
     }
+}
+
+/// Sends the request of a call that reached no server to another address of the upstream's name. For the upstream as a
+/// whole it is no failure.
+#[cold]
+fn send_elsewhere(cx: &Context, call: Call, body: Body, pending: &PendingCall) -> Call {
+    let upstream = &pending.pool.upstream;
+    // The engine may still have its handle to the failed call.
+    let next = upstream.calls().take();
+    std::mem::swap(&mut *next.request_mut(), &mut *call.request_mut());
+    drop(call);
+    next.set_counter(pending.backend.load(cx, &pending.local.plan));
+    next.send(body, &**upstream);
+    next
 }
 
 /// Returns whether the call's request may be sent again although the upstream may have acted on it, and the limits

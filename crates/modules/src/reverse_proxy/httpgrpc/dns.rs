@@ -1,5 +1,6 @@
 //! Upstream names that stand for all of their addresses: calls are distributed round-robin. Names are resolved again
-//! every 30 seconds, and earlier after a failed call.
+//! every 30 seconds, and earlier after a failed call. A call that reaches no server at its address goes to the next one,
+//! and later calls leave that address out for a while, as with gRPC's policy `round_robin`.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -9,12 +10,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use causeway_pipeline::upstream::{CallPool, EngineCall};
-use causeway_pipeline::{CallError, TlsClient, Upstream, UpstreamTransport, Worker};
+use causeway_pipeline::{Call, CallError, TlsClient, Upstream, UpstreamTransport, Worker};
 
 /// How long resolved addresses are used without a new lookup.
 const FRESH_FOR: Duration = Duration::from_secs(30);
 /// Shortest time between two lookups, even after failures.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How long an address without a server is left out: at first, and at most. The time doubles with each failure that
+/// follows soon.
+const LEFT_OUT_MIN: Duration = Duration::from_secs(1);
+const LEFT_OUT_MAX: Duration = Duration::from_secs(32);
 /// Most calls that wait for the first lookup.
 const WAITING_MAX: usize = 1024;
 
@@ -29,7 +34,7 @@ pub(in super::super) struct NamedUpstream {
 }
 
 struct DnsState {
-    pools: Vec<(SocketAddr, Rc<dyn Upstream>)>,
+    places: Vec<Place>,
     turn: usize,
     looked_at: Option<Instant>,
     is_looking: bool,
@@ -40,6 +45,32 @@ struct DnsState {
     waiting: VecDeque<EngineCall>,
 }
 
+/// One address of the name.
+struct Place {
+    address: SocketAddr,
+    upstream: Rc<dyn Upstream>,
+    /// The end of the time for which the address is left out, and its length.
+    left_out: Option<(Instant, Duration)>,
+}
+
+impl Place {
+    fn is_left_out(&self, now: Instant) -> bool {
+        self.left_out.is_some_and(|(until, _)| now < until)
+    }
+
+    /// No server accepted a connection. Calls that fail together count once.
+    fn leave_out(&mut self, now: Instant) {
+        if self.is_left_out(now) {
+            return;
+        }
+        let time = match self.left_out {
+            Some((until, time)) if now < until + time => (time * 2).min(LEFT_OUT_MAX),
+            _ => LEFT_OUT_MIN,
+        };
+        self.left_out = Some((now + time, time));
+    }
+}
+
 impl NamedUpstream {
     /// Creates the upstream of `name`, which is `host:port`.
     pub(in super::super) fn new(name: &str, worker: &Rc<dyn Worker>, transport: &Arc<UpstreamTransport>) -> Rc<Self> {
@@ -47,7 +78,7 @@ impl NamedUpstream {
         // This upstream never connects: only its call records are used.
         let calls = Rc::clone(worker.upstream(name, &transport).calls());
         let known = DnsState {
-            pools: Vec::new(),
+            places: Vec::new(),
             // Random, so that the workers do not all begin with the first address.
             turn: worker.random() as usize,
             looked_at: None,
@@ -107,16 +138,17 @@ impl NamedUpstream {
                 addresses.sort_unstable();
                 addresses.dedup();
                 // Addresses that are still present keep their upstream, and so its open connections.
-                let pool = |address: SocketAddr| {
-                    let same = known.pools.iter().find(|(other, _)| *other == address);
-                    let upstream = match same {
-                        Some((_, upstream)) => Rc::clone(upstream),
-                        None => self.worker.upstream(&address.to_string(), &self.transport),
-                    };
-                    (address, upstream)
+                let place = |address: SocketAddr| match known.places.iter().find(|place| place.address == address) {
+                    Some(Place { upstream, left_out, .. }) => {
+                        Place { address, upstream: Rc::clone(upstream), left_out: *left_out }
+                    }
+                    None => {
+                        let upstream = self.worker.upstream(&address.to_string(), &self.transport);
+                        Place { address, upstream, left_out: None }
+                    }
                 };
-                let pools = addresses.into_iter().map(pool).collect();
-                gone = std::mem::replace(&mut known.pools, pools);
+                let places = addresses.into_iter().map(place).collect();
+                gone = std::mem::replace(&mut known.places, places);
             }
         }
         // Release the borrow before calls are carried, which borrows again.
@@ -131,10 +163,11 @@ impl NamedUpstream {
         }
     }
 
-    /// Sends the call to the next address. Without an address the call waits for the lookup, or fails.
+    /// Sends the call to the next address that is not left out, or to the next one if all are. Without an address the
+    /// call waits for the lookup, or fails.
     fn pass(&self, call: EngineCall) {
         let mut known = self.known.borrow_mut();
-        if known.pools.is_empty() {
+        if known.places.is_empty() {
             if known.is_looking && known.waiting.len() < WAITING_MAX {
                 return known.waiting.push_back(call);
             }
@@ -142,8 +175,15 @@ impl NamedUpstream {
             drop(known);
             return call.fail(error);
         }
-        known.turn = known.turn.wrapping_add(1);
-        let upstream = Rc::clone(&known.pools[known.turn % known.pools.len()].1);
+        let (now, count) = (self.worker.now(), known.places.len());
+        let next = known.turn.wrapping_add(1);
+        let mut turns = (0..count).map(|more| next.wrapping_add(more));
+        let found = turns.find(|turn| !known.places[turn % count].is_left_out(now));
+        known.turn = found.unwrap_or(next);
+        let Place { address, upstream, .. } = &known.places[known.turn % count];
+        // `report_failure` finds the address by it.
+        call.set_remote(*address);
+        let upstream = Rc::clone(upstream);
         drop(known);
         upstream.start(call);
     }
@@ -173,17 +213,23 @@ impl Upstream for NamedUpstream {
         &self.calls
     }
 
-    fn report_failure(&self, error: &CallError) {
-        if matches!(
-            error,
-            CallError::Connect(_)
-                | CallError::ConnectTimedOut
-                | CallError::Tls(_)
-                | CallError::Closed
-                | CallError::Reset(_)
-                | CallError::Aborted(_)
-        ) {
-            self.known.borrow_mut().is_doubted = true;
+    fn report_failure(&self, call: &Call, error: &CallError, attempts: usize) -> bool {
+        let mut known = self.known.borrow_mut();
+        match error {
+            CallError::Connect(_) | CallError::ConnectTimedOut | CallError::Tls(_) => {
+                known.is_doubted = true;
+                let now = self.worker.now();
+                let failed = known.places.iter_mut().find(|place| Some(place.address) == call.remote());
+                if let Some(place) = failed {
+                    place.leave_out(now);
+                }
+                attempts < known.places.len() && known.places.iter().any(|place| !place.is_left_out(now))
+            }
+            CallError::Closed | CallError::Reset(_) | CallError::Aborted(_) => {
+                known.is_doubted = true;
+                false
+            }
+            _ => false,
         }
     }
 }

@@ -427,6 +427,63 @@ fn names_of_several_places() {
     assert_eq!(go(&mut kit), "10.0.0.4:95");
 }
 
+// gRPC, "Load Balancing in gRPC", round_robin: only addresses that accept connections get calls. One without a server
+// fails no call and is no failure of the upstream, unless no address has a server.
+#[test]
+fn addresses_without_a_server() {
+    let options = json!({
+        "transport": { "protocol": "httpgrpc" }, "upstreams": [{ "dial": "dns:///a.test:95" }],
+        "health_checks": { "passive": { "fail_duration": "10s" } },
+    });
+    let mut kit = kit(options);
+    let worker = kit.worker().clone();
+    let at = |last: u8| std::net::SocketAddr::from(([10, 0, 0, last], 95));
+    worker.set_addresses("a.test:95", vec![at(1), at(2), at(3)]);
+    let asked = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+    let live = std::rc::Rc::new(std::cell::Cell::new(Some(3)));
+    let (seen, accepting) = (asked.clone(), live.clone());
+    worker.answer_calls(move |call| {
+        let last = call.address.strip_prefix("10.0.0.").and_then(|rest| rest[..1].parse::<u8>().ok()).expect("ours");
+        seen.borrow_mut().push(last);
+        match accepting.get() {
+            Some(live) if live == last => {
+                assert_eq!(request_in(&call).2, "content", "the whole request");
+                answer(&call, 200, &[], "");
+            }
+            _ => call.engine.fail(CallError::Connect(std::io::ErrorKind::ConnectionRefused)),
+        }
+    });
+    let request = Request::new("POST", "/").field("Content-Length", "7").content("content");
+    let mut go = |want: u16| {
+        asked.borrow_mut().clear();
+        let status = match kit.send_pending(&request) {
+            Ok(done) => done.status,
+            Err(pending) => {
+                kit.worker().drive_spawned();
+                pending.finish(&mut kit).status
+            }
+        };
+        assert_eq!(status, want, "{asked:?}");
+        asked.borrow().clone()
+    };
+    (0..3).for_each(|_| drop(go(200)));
+    for _ in 0..3 {
+        assert_eq!(go(200), [3], "the others are left out");
+    }
+    worker.advance(Duration::from_secs(1));
+    let mut tried: Vec<u8> = (0..3).flat_map(|_| go(200)).collect();
+    tried.sort_unstable();
+    assert_eq!(tried, [1, 2, 3, 3, 3], "each of them was tried once more");
+    worker.advance(Duration::from_secs(1));
+    assert_eq!((go(200), go(200)), (vec![3], vec![3]), "for twice the time");
+    worker.advance(Duration::from_secs(40));
+    live.set(None);
+    let mut tried = go(502);
+    tried.sort_unstable();
+    assert_eq!(tried, [1, 2, 3], "each address once");
+    assert!(go(503).is_empty(), "fail_duration");
+}
+
 // A name without addresses, which gets one later.
 #[test]
 fn names_without_addresses() {
