@@ -285,6 +285,7 @@ fn send_attempt(
 /// Sends a request without content to the same address once more.
 pub(super) fn repeat(cx: &mut Context, pending: PendingCall) -> Step {
     let PendingCall { local, backend, pool, tries, admission, .. } = pending;
+    let tries = Tries { is_repeated: true, ..tries };
     send_attempt(cx, local, (backend, admission.take()), pool, tries, Content::Back(Body::Empty))
 }
 
@@ -446,6 +447,16 @@ fn end_failed(cx: &mut Context, call: Call, mut pending: PendingCall, error: Cal
         let next = send_elsewhere(cx, call, body, &pending);
         pending.addresses += 1;
         return cx.wait(NextEvent(Some((next, pending))), handle_event);
+    }
+    // The engine sends a request without content again, but every call of this wire form has a message. Its connection
+    // now has the upstream's limit of streams.
+    if matches!(pending.local.plan.wire_form, WireForm::HttpGrpc(_))
+        && matches!(error, CallError::Unprocessed | CallError::Reset("REFUSED_STREAM"))
+        && !pending.has_content
+        && !pending.tries.is_repeated
+    {
+        drop(call);
+        return repeat(cx, pending);
     }
     // These are no failures of the upstream. The first three are limits of this server. The last one is normal when an
     // upstream ends a connection in good order.

@@ -185,15 +185,17 @@ impl AttemptProgress {
 pub(super) struct Tries {
     pub(super) began: Instant,
     pub(super) retries: u32,
+    /// This attempt sends its request to the same address for the second time.
+    pub(super) is_repeated: bool,
 }
 
 impl Tries {
     pub(super) fn first(cx: &Context) -> Self {
-        Self { began: cx.worker().now(), retries: 0 }
+        Self { began: cx.worker().now(), retries: 0, is_repeated: false }
     }
 
     pub(super) fn next(self) -> Self {
-        Self { retries: self.retries + 1, ..self }
+        Self { retries: self.retries + 1, is_repeated: false, ..self }
     }
 }
 

@@ -484,6 +484,27 @@ fn addresses_without_a_server() {
     assert!(go(503).is_empty(), "fail_duration");
 }
 
+// RFC 9113 §8.7: a request that the server did not process is safe to send again. docs/reverse-proxy.md: once, without
+// a body.
+#[test]
+fn unprocessed_calls() {
+    for error in [CallError::Reset("REFUSED_STREAM"), CallError::Unprocessed] {
+        let mut kit = grpc(json!({}));
+        let (call, pending) = start_call(&mut kit, &Request::get("/a"));
+        assert_eq!(request_in(&call).0, "GET /a");
+        call.engine.fail(error.clone());
+        drop(call);
+        let pending = pending.poll(&mut kit).expect_err("a second call is in progress");
+        let call = kit.worker().take_call().expect("another call");
+        assert_eq!(request_in(&call).0, "GET /a");
+        call.engine.fail(error.clone());
+        drop(call);
+        assert_eq!(pending.finish(&mut kit).status, 502, "once");
+        let content = Request::new("POST", "/").field("Content-Length", "1").content("x");
+        assert_eq!(exchange(&mut kit, &content, |call| call.engine.fail(error)).status, 502);
+    }
+}
+
 // A name without addresses, which gets one later.
 #[test]
 fn names_without_addresses() {
