@@ -25,7 +25,7 @@ use causeway_httpgrpc::{
     ACCEPTED_ENCODINGS, CONTENT_TYPE, Code, DecodeError, Encoding, ErrorEncoder, Limits, MESSAGE_BYTES_DEFAULT,
     RequestDecoder, STREAM_PATH, Status, UNARY_PATH, is_grpc, timeout,
 };
-use causeway_message::{FieldValue, Head, Method, StatusCode, TargetForm, names};
+use causeway_message::{FieldMap, FieldValue, Head, Method, NameRef, StatusCode, TargetForm, names};
 use causeway_pipeline::{Build, BuildError, Context, Fault, Handler, Reason, Response, StateId, Step};
 use serde::Deserialize;
 use serde_json::Value;
@@ -34,6 +34,8 @@ use crate::origin_form::put_origin_form;
 use crate::rendered::with_field_value;
 use lend::Lender;
 
+/// The tenant. dskit's clients put it into the call's metadata, and most of them also into the message.
+pub(crate) const SCOPE_ORG_ID: &str = "X-Scope-OrgID";
 const POST: FieldValue<'static> = FieldValue::from_static("POST");
 const GRPC: FieldValue<'static> = FieldValue::from_static(CONTENT_TYPE);
 
@@ -214,8 +216,32 @@ fn take_over(cx: &mut Context, head: &mut Head, deadline: Option<Instant>) -> Re
     if let Some(at) = deadline {
         cx.set_deadline(at);
     }
+    take_metadata(cx, head);
     cx.carry(head);
     Ok(())
+}
+
+/// Copies fields of the call that concern the request in it.
+fn take_metadata(cx: &Context, head: &mut Head) {
+    let (call, carried) = (cx.head().fields(), head.fields_mut());
+    // `tracing` has made the span of this call, which is the parent of all that the request causes. The message has at
+    // most the sender's.
+    let parent = call.get(names::TRACEPARENT);
+    if parent.is_some() && parent != cx.original().fields().get(names::TRACEPARENT) {
+        for name in [names::TRACEPARENT, names::TRACESTATE] {
+            carried.remove(name);
+            copy(call, name.into(), carried);
+        }
+    }
+    if !carried.contains(NameRef::Other(SCOPE_ORG_ID)) {
+        copy(call, NameRef::Other(SCOPE_ORG_ID), carried);
+    }
+}
+
+fn copy(from: &FieldMap, name: NameRef<'_>, to: &mut FieldMap) {
+    for value in from.get_all(name) {
+        with_field_value(value, |value| to.append(name, value));
+    }
 }
 
 /// Ends the call with a status and without a message.

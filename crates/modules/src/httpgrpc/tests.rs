@@ -492,3 +492,36 @@ fn invalid_options() {
         assert!(error.to_string().contains(want), "{error}");
     }
 }
+
+// Caddy, http.handlers.tracing: the request's fields name the new span. It is that of the call, in whose metadata
+// dskit's clients send their own (otelgrpc), so the request in the message continues it too.
+#[test]
+fn the_request_continues_the_call_s_trace() {
+    const SENDER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    const IN_MESSAGE: &str = "00-11111111111111111111111111111111-2222222222222222-01";
+    let mut registry = registry();
+    registry.set_environment(|name| (name == "OTEL_TRACES_EXPORTER").then(|| "none".to_owned()));
+    let show = json!({ "handler": "static_response", "body":
+        "{http.request.header.traceparent} {http.request.header.tracestate} {http.vars.span_id}" });
+    for fields in [&[("traceparent", IN_MESSAGE), ("tracestate", "old=1")][..], &[]] {
+        let request = call("GET", "/", fields, "").field("traceparent", SENDER).field("tracestate", "new=1");
+        let handle = json!([{ "handle": [{ "handler": "tracing" }, { "handler": "httpgrpc" }, show] }]);
+        let body = got(&Kit::new(&registry, &handle).send(&request)).body;
+        let parts: Vec<_> = body.split(' ').collect();
+        assert_eq!((&parts[0][..36], parts[1], &parts[0][36..52]), (&SENDER[..36], "new=1", parts[2]));
+        // Without the directive the message stays as it is.
+        let handle = json!([{ "handle": [{ "handler": "httpgrpc" }, show] }]);
+        let body = got(&Kit::new(&registry, &handle).send(&request)).body;
+        assert_eq!(body.split(' ').next(), Some(if fields.is_empty() { "" } else { IN_MESSAGE }));
+    }
+}
+
+// dskit: clients send the tenant in the call's metadata. The message's own has precedence.
+#[test]
+fn the_tenant_of_the_metadata() {
+    let mut kit = kit(json!([{ "handler": "static_response", "body": "{http.request.header.X-Scope-OrgID}" }]));
+    for (fields, want) in [(&[][..], "outer"), (&[("X-Scope-OrgID", "inner")], "inner")] {
+        let request = call("GET", "/", fields, "").field("X-Scope-OrgID", "outer");
+        assert_eq!(got(&kit.send(&request)).body, want);
+    }
+}
