@@ -13,11 +13,17 @@ use causeway_pipeline::{Body, BodyError, BodyPart, BodyStream, Call, Context, Fa
 use super::super::backend::AddressPool;
 use super::HttpGrpcOptions;
 use super::gather::Gathering;
+use crate::httpgrpc::SCOPE_ORG_ID;
 use crate::httpgrpc::stream::FramedContent;
 use crate::rendered::with_field_value;
 
-/// The tenant, which dskit's servers read from the call's metadata, not from the message.
-const SCOPE_ORG_ID: &str = "X-Scope-OrgID";
+/// Fields that dskit's servers read from the call's metadata, not from the message: the tenant, and the trace.
+const METADATA: [NameRef<'static>; 4] = [
+    NameRef::Other(SCOPE_ORG_ID),
+    NameRef::Known(names::TRACEPARENT),
+    NameRef::Known(names::TRACESTATE),
+    NameRef::Other("baggage"),
+];
 const USER_AGENT: FieldValue<'static> = FieldValue::from_static("grpc-causeway");
 
 /// Converts a request to a gRPC call, and returns the content to send.
@@ -115,38 +121,43 @@ fn fill(
     now: Instant,
 ) -> Result<(), Fault> {
     let limit = time_left(cx, options, now)?;
-    cx.with_scratch(|cx, url| {
-        cx.with_scratch(|cx, tenant| {
-            cx.with_scratch(|cx, method| {
-                let mut request = call.request_mut();
-                // Saved before the head is cleared: they become the call's metadata.
-                method.extend_from_slice(request.method().as_str().as_bytes());
-                url.extend_from_slice(request.target().as_str().as_bytes());
-                tenant.extend_from_slice(request.fields().get(NameRef::Other(SCOPE_ORG_ID)).unwrap_or_default());
-                request.clear();
-                request.set_method(Method::Post);
-                request.set_target(path).expect("the services' paths are targets");
-                let fields = request.fields_mut();
-                let host = cx.head().authority().filter(|host| options.forward_host && !host.is_empty());
-                let host = host.unwrap_or_else(|| pool.address.host_value());
-                with_field_value(host.as_bytes(), |host| fields.insert(names::HOST, host));
-                fields.insert(names::CONTENT_TYPE, FieldValue::from_static(CONTENT_TYPE));
-                fields.insert(names::TE, FieldValue::from_static("trailers"));
-                fields.insert(names::USER_AGENT, USER_AGENT);
-                fields.insert(names::GRPC_ACCEPT_ENCODING, FieldValue::from_static(ACCEPTED_ENCODINGS));
-                if let Some(limit) = limit {
-                    let mut text = [0; 9];
-                    with_field_value(timeout::print(limit, &mut text), |limit| {
-                        fields.insert(names::GRPC_TIMEOUT, limit);
-                    });
-                }
-                for (name, value) in [(METADATA_METHOD, method), (METADATA_URL, url), (SCOPE_ORG_ID, tenant)] {
-                    if !value.is_empty() {
-                        with_field_value(value, |value| fields.insert(NameRef::Other(name), value));
-                    }
-                }
+    cx.with_scratch(|cx, saved| {
+        let mut request = call.request_mut();
+        // Saved before the head is cleared: they become the call's metadata.
+        let mut ends = [0; 2 + METADATA.len()];
+        saved.extend_from_slice(request.method().as_str().as_bytes());
+        ends[0] = saved.len();
+        saved.extend_from_slice(request.target().as_str().as_bytes());
+        ends[1] = saved.len();
+        for (name, end) in METADATA.into_iter().zip(&mut ends[2..]) {
+            request.fields().write_joined(name, saved);
+            *end = saved.len();
+        }
+        request.clear();
+        request.set_method(Method::Post);
+        request.set_target(path).expect("the services' paths are targets");
+        let fields = request.fields_mut();
+        let host = cx.head().authority().filter(|host| options.forward_host && !host.is_empty());
+        let host = host.unwrap_or_else(|| pool.address.host_value());
+        with_field_value(host.as_bytes(), |host| fields.insert(names::HOST, host));
+        fields.insert(names::CONTENT_TYPE, FieldValue::from_static(CONTENT_TYPE));
+        fields.insert(names::TE, FieldValue::from_static("trailers"));
+        fields.insert(names::USER_AGENT, USER_AGENT);
+        fields.insert(names::GRPC_ACCEPT_ENCODING, FieldValue::from_static(ACCEPTED_ENCODINGS));
+        if let Some(limit) = limit {
+            let mut text = [0; 9];
+            with_field_value(timeout::print(limit, &mut text), |limit| {
+                fields.insert(names::GRPC_TIMEOUT, limit);
             });
-        });
+        }
+        let line = [NameRef::Other(METADATA_METHOD), NameRef::Other(METADATA_URL)];
+        let mut begin = 0;
+        for (name, end) in line.into_iter().chain(METADATA).zip(ends) {
+            if end > begin {
+                with_field_value(&saved[begin..end], |value| fields.insert(name, value));
+            }
+            begin = end;
+        }
     });
     Ok(())
 }

@@ -171,6 +171,21 @@ fn te() -> String {
     format!("{}: ", names::TE.as_str())
 }
 
+// dskit's servers read the trace from the call's metadata (otelgrpc), which has the fields of W3C Trace Context and
+// Baggage.
+#[test]
+fn the_trace_is_metadata_too() {
+    let mut kit = grpc(json!({}));
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let request = Request::get("/").field("traceparent", trace).field("tracestate", "a=b").field("tracestate", "c=d");
+    let (call, _pending) = start_call(&mut kit, &request.field("baggage", "k=v"));
+    let text = call.request_text().to_ascii_lowercase();
+    let want = format!("\nhttpgrpc-url: /\ntraceparent: {trace}\ntracestate: a=b,c=d\nbaggage: k=v");
+    assert!(text.ends_with(&want), "{text}");
+    let (_, fields, _) = request_in(&call);
+    assert!(fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("traceparent")), "for other handlers");
+}
+
 // Content of unknown length is collected; content that exceeds a message is 413.
 #[test]
 fn content_of_unknown_length_and_too_long() {
