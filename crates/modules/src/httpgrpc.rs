@@ -171,7 +171,7 @@ impl Handler for HttpGrpc {
         }
         // The client no longer waits, so no error route runs.
         if matches!(fault.reason, Reason::Deadline) {
-            cx.end_carry();
+            cx.end_carry(StatusCode::GATEWAY_TIMEOUT);
             return refuse(cx, StatusCode::OK, &deadline_exceeded());
         }
         cx.leave_after_fault();

@@ -279,13 +279,14 @@ impl Recording {
         self.output.send(|out| {
             out.extend_from_slice(beginning);
             out.extend_from_slice(cx.variable(self.added).unwrap_or_default());
-            let status = outcome.status.map_or(0, |status| status.as_u16().into());
+            let responded = cx.effective_status(outcome.status);
+            let status = responded.map_or(0, |status| status.as_u16().into());
             for (key, number) in OF_RESPONSE.into_iter().zip([outcome.received, outcome.sent, status]) {
                 if number > 0 {
                     span::number(out, key, number);
                 }
             }
-            let has_failed = outcome.status.is_some_and(|status| status.as_u16() >= 500);
+            let has_failed = responded.is_some_and(|status| status.as_u16() >= 500);
             span::end(out, begun.start.saturating_add(took), has_failed || outcome.ending == Ending::Panicked);
         });
     }

@@ -51,13 +51,14 @@ pub(super) fn begin(cx: &mut Context, state: Rc<HttpGrpcState>, response: Respon
 /// tunnel.
 pub(super) fn finish_carried(cx: &mut Context, response: Response) -> Option<(StatusCode, Body)> {
     let is_head = cx.carried().is_some_and(|request| request.method() == Method::Head);
-    cx.end_carry();
     let Response { status, mut body } = response;
-    if matches!(body, Body::Tunnel(_)) {
-        return None;
-    }
     // RFC 9110 §15.2: a final response cannot have a 1xx status; over HTTP the engine sends 200 instead.
     let status = if status.is_informational() { StatusCode::OK } else { status };
+    if matches!(body, Body::Tunnel(_)) {
+        cx.end_carry(StatusCode::INTERNAL_SERVER_ERROR);
+        return None;
+    }
+    cx.end_carry(status);
     if is_head || status.forbids_content() {
         // HEAD reports the length that GET would have.
         if let Some(bytes) = body.len().filter(|&bytes| is_head && bytes > 0) {

@@ -525,3 +525,28 @@ fn the_tenant_of_the_metadata() {
         assert_eq!(got(&kit.send(&request)).body, want);
     }
 }
+
+// OpenTelemetry, semantic conventions for HTTP spans: a 5xx is an error. That of the request in the message counts, also
+// if the call itself ended with 200.
+#[test]
+fn the_status_for_metrics_and_traces() {
+    thread_local!(static SEEN: RefCell<Vec<Option<u16>>> = RefCell::default());
+    struct Statuses;
+    impl Handler for Statuses {
+        fn enter(&self, _: &mut Context) -> Step {
+            Step::Next
+        }
+        fn end(&self, cx: &Context, _: &causeway_pipeline::Outcome) {
+            let status = cx.effective_status(Some(StatusCode::OK));
+            SEEN.with(|seen| seen.borrow_mut().push(status.map(StatusCode::as_u16)));
+        }
+    }
+    let mut registry = registry();
+    registry.register_handler("statuses", |_, _| Ok(Box::new(Statuses)));
+    let answer = json!({ "handler": "static_response", "status_code": "503" });
+    let handle = json!([{ "handle": [{ "handler": "statuses" }, { "handler": "httpgrpc" }, answer] }]);
+    let mut kit = Kit::new(&registry, &handle);
+    kit.send(&call("GET", "/", &[], ""));
+    kit.send(&Request::get("/"));
+    SEEN.with(|seen| assert_eq!(*seen.borrow(), [Some(503), Some(200)]));
+}

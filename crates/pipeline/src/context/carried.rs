@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use causeway_message::{Head, names};
+use causeway_message::{Head, StatusCode, names};
 
 use super::body::ReplacedBody;
 use super::{Context, KEPT_BYTES_MAX};
@@ -15,14 +15,17 @@ pub(super) struct CarriedState {
     pub(super) head: Head,
     /// The handler that unpacked the carried request.
     pub(super) carrier: Option<Carrier>,
+    /// The status of the response to the carried request, once it is complete.
+    pub(super) status: Option<StatusCode>,
 }
 
 impl CarriedState {
     pub(super) fn reset(&mut self) {
-        let Self { head, carrier } = self;
+        let Self { head, carrier, status } = self;
         head.clear();
         head.shrink_to(KEPT_BYTES_MAX);
         *carrier = None;
+        *status = None;
     }
 }
 
@@ -67,10 +70,17 @@ impl Context {
         self.0.carried.carrier == Some(self.0.flow.carrier())
     }
 
-    /// Ends the carried request: its response is complete, and from here on the response is that to the peer's own
-    /// request.
-    pub fn end_carry(&mut self) {
+    /// Ends the carried request: its response has `status` and is complete, and from here on the response is that to the
+    /// peer's own request.
+    pub fn end_carry(&mut self, status: StatusCode) {
         self.0.carried.carrier = None;
+        self.0.carried.status = Some(status);
+    }
+
+    /// Returns the status of an exchange for metrics and traces: that of the response to the carried request, which
+    /// shows failures that the peer's own response does not, or `sent`.
+    pub fn effective_status(&self, sent: Option<StatusCode>) -> Option<StatusCode> {
+        sent.map(|sent| self.0.carried.status.unwrap_or(sent))
     }
 
     /// For [`Handler::failed`](crate::Handler::failed): calls the handler's `leave` with the response to the fault,

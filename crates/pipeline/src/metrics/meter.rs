@@ -295,7 +295,7 @@ pub(crate) fn end(cx: &Context, outcome: &Outcome) {
     }
     let measurement = &cx.flow().measurement;
     let head = cx.original();
-    let code = match (measurement.failed, outcome.status) {
+    let code = match (measurement.failed, cx.effective_status(outcome.status)) {
         (Some(status), _) | (None, Some(status)) => status.as_u16(),
         (None, None) => Outcome::CLIENT_CLOSED,
     };
