@@ -426,7 +426,8 @@ fn transports() {
             } }),
         ),
         (
-            "transport httpgrpc {\nmax_message_size 16MiB\ntimeout 3s\nforward_host\nstream on\ntls_server_name b\n}",
+            "transport httpgrpc {\nmax_message_size 16MiB\ntimeout 3s\nforward_host\nstream on\ntls_server_name b\n\
+             keepalive_ping_interval 3s\nkeepalive_ping_timeout 3s\n}",
             json!({ "transport": {
                 "protocol": "httpgrpc",
                 "max_message_size": 16_777_216,
@@ -434,6 +435,7 @@ fn transports() {
                 "forward_host": true,
                 "stream": true,
                 "tls": { "server_name": "b" },
+                "keep_alive": { "ping_interval": nanoseconds, "ping_timeout": nanoseconds },
             } }),
         ),
     ]);

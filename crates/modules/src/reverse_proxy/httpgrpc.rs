@@ -31,9 +31,9 @@ use crate::httpgrpc::lend::Lender;
 use crate::httpgrpc::message_size;
 use causeway_pipeline::build::DurationConfig;
 
-/// Limit in bytes on a response's head and on its trailers. Large, because a failed call has the whole HTTP response in
-/// either.
-const HEAD_BYTES_MAX: u32 = 1024 * 1024;
+/// Bounds in bytes of the limit on a response's head and on its trailers ([`head_bytes_max`]).
+const HEAD_BYTES_MIN: u32 = 1024 * 1024;
+const HEAD_BYTES_MAX: u32 = 16 * 1024 * 1024;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -47,7 +47,15 @@ struct HttpGrpcTransportConfig {
     forward_host: bool,
     #[serde(default)]
     stream: bool,
+    keep_alive: Option<PingConfig>,
     tls: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PingConfig {
+    ping_interval: Option<DurationConfig>,
+    ping_timeout: Option<DurationConfig>,
 }
 
 /// The transport's options.
@@ -71,11 +79,20 @@ pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<TransportPar
         head_timeout: timeout,
         read_timeout: timeout,
         write_timeout: timeout,
-        head_bytes_max: HEAD_BYTES_MAX,
+        head_bytes_max: head_bytes_max(message_bytes_max),
         ..UpstreamTransport::default()
     };
     if let Some(limit) = duration("dial_timeout", &written.dial_timeout)? {
         transport.connect_timeout = limit;
+    }
+    if let Some(pings) = &written.keep_alive {
+        build.at("keep_alive", |build| {
+            transport.ping_interval = read_duration("ping_interval", pings.ping_interval.as_ref(), build)?;
+            if let Some(limit) = read_duration("ping_timeout", pings.ping_timeout.as_ref(), build)? {
+                transport.ping_timeout = limit;
+            }
+            Ok(())
+        })?;
     }
     let mut files = 0;
     if written.tls.is_some() {
@@ -107,6 +124,12 @@ pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<TransportPar
         network_proxy: None,
         key,
     })
+}
+
+/// Returns the limit on a response's head, and on its trailers, for messages of this size. A failed call of dskit has the
+/// response in its head or trailers twice: in base64 as the error's details, and percent-encoded as its message.
+fn head_bytes_max(message_bytes_max: u32) -> u32 {
+    (message_bytes_max / 3).saturating_mul(8).saturating_add(64 * 1024).clamp(HEAD_BYTES_MIN, HEAD_BYTES_MAX)
 }
 
 const DNS: &str = "dns:///";

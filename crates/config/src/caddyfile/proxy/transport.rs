@@ -282,11 +282,16 @@ pub(super) fn fastcgi(line: &mut Dispenser<'_>, json: &mut Map<String, Value>) -
     Ok(())
 }
 
+const PINGS: &[Setting] =
+    &[duration("keepalive_ping_interval", "ping_interval"), duration("keepalive_ping_timeout", "ping_timeout")];
+
 const HTTPGRPC: &[Setting] = &[duration("timeout", "timeout"), duration("dial_timeout", "dial_timeout")];
 
 const HTTPGRPC_OPTIONS: &[&str] = &[
     "dial_timeout",
     "forward_host",
+    "keepalive_ping_interval",
+    "keepalive_ping_timeout",
     "max_message_size",
     "stream",
     "timeout",
@@ -306,6 +311,9 @@ const HTTPGRPC_OPTIONS: &[&str] = &[
 fn httpgrpc(line: &mut Dispenser<'_>, json: &mut Map<String, Value>) -> Result<(), Error> {
     match &*line.name().text {
         "forward_host" => json.switch_on("forward_host"),
+        name if PINGS.iter().any(|setting| setting.option == name) => {
+            set(line, json.child("keep_alive"), PINGS)?;
+        }
         _ if tls::option(line, json)? || message_option(line, json)? || set(line, json, HTTPGRPC)? => {}
         _ => return Err(line.unknown(UNKNOWN, HTTPGRPC_OPTIONS)),
     }

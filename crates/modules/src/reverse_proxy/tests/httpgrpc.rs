@@ -386,6 +386,22 @@ fn timeouts() {
     }
 }
 
+// docs/httpgrpc.md: PINGs find a server that vanished. An error of dskit has its response twice in the trailers, encoded.
+#[test]
+fn limits_and_pings_of_connections() {
+    let of = |options: Value| {
+        let (call, _pending) = start_call(&mut grpc(options), &Request::get("/"));
+        std::sync::Arc::clone(&call.transport)
+    };
+    let (plain, pings) =
+        (of(json!({})), of(json!({ "keep_alive": { "ping_interval": "20s", "ping_timeout": "10s" } })));
+    assert_eq!((plain.ping_interval, pings.ping_interval), (None, Some(Duration::from_secs(20))));
+    assert_eq!(pings.ping_timeout, Duration::from_secs(10));
+    assert!(plain.head_bytes_max >= 8 * (4 << 20) / 3, "{}", plain.head_bytes_max);
+    assert_eq!(of(json!({ "max_message_size": 1 })).head_bytes_max, 1 << 20);
+    assert_eq!(of(json!({ "max_message_size": u32::MAX })).head_bytes_max, 16 << 20);
+}
+
 // A virtual host elsewhere may be selected by the client's Host.
 #[test]
 fn the_host_may_be_forwarded() {
