@@ -178,14 +178,6 @@ impl Signal {
             Self::Metrics => "/v1/metrics",
         }
     }
-
-    /// The protocol that Caddy uses if no variable names one.
-    fn default_protocol(self) -> ExportProtocol {
-        match self {
-            Self::Traces => ExportProtocol::Grpc,
-            Self::Metrics => ExportProtocol::Http,
-        }
-    }
 }
 
 /// A transport of OTLP.
@@ -372,7 +364,8 @@ impl CollectorSettings {
     fn read(signal: Signal, export_timeout: Duration, environment: &Variables<'_>) -> Result<Self, SettingError> {
         let variables = signal.variables();
         let protocol = match environment.either(variables.protocol, "OTEL_EXPORTER_OTLP_PROTOCOL") {
-            None => signal.default_protocol(),
+            // OTLP exporter, "Specify Protocol": the default. Caddy 2.11.9 has it too, for both signals.
+            None => ExportProtocol::Http,
             Some((variable, name)) => match &*name {
                 "grpc" => ExportProtocol::Grpc,
                 "http/protobuf" => ExportProtocol::Http,

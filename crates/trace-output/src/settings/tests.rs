@@ -11,21 +11,23 @@ fn export(variables: &[(&str, &str)]) -> ExportSettings {
 }
 
 // OTLP exporter, "Endpoint URLs for OTLP/HTTP": the general endpoint is a directory, the endpoint for traces is used as
-// it is and has precedence. Caddy's default protocol is gRPC.
+// it is and has precedence. "Specify Protocol": the default is http/protobuf, as in Caddy 2.11.9 (autoexport).
 #[test]
 fn endpoints() {
     let (general, special) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT");
     let (http, insecure) = (("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"), ("OTEL_EXPORTER_OTLP_INSECURE", "true"));
+    let grpc = ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
     for (variables, want) in [
-        (&[][..], "http://localhost:4317"),
+        (&[][..], "http://localhost:4318/v1/traces"),
         (&[http], "http://localhost:4318/v1/traces"),
+        (&[grpc], "http://localhost:4317"),
         (&[http, (general, "http://c:1")], "http://c:1/v1/traces"),
         (&[http, (general, "http://c:1/a/")], "http://c:1/a/v1/traces"),
         (&[http, (general, "http://c:1/a"), (special, "https://d:2")], "https://d:2/"),
         (&[http, (special, "http://d:2/own")], "http://d:2/own"),
-        (&[(general, "http://c:1/")], "http://c:1"),
-        (&[(general, "c:1")], "https://c:1"),
-        (&[(general, "c:1"), insecure], "http://c:1"),
+        (&[grpc, (general, "http://c:1/")], "http://c:1"),
+        (&[grpc, (general, "c:1")], "https://c:1"),
+        (&[grpc, (general, "c:1"), insecure], "http://c:1"),
     ] {
         assert_eq!(export(variables).collector.endpoint, want, "{variables:?}");
     }
@@ -88,11 +90,6 @@ fn mistakes() {
             "http://u:secret@h",
             "found 'h', expected a URL of scheme, host, port and path",
         ),
-        (
-            "OTEL_EXPORTER_OTLP_ENDPOINT",
-            "http://h/v1/traces",
-            "found 'http://h/v1/traces', expected a URL without a path, because the protocol is 'grpc'",
-        ),
         ("OTEL_BSP_MAX_QUEUE_SIZE", "0", "found '0', expected a number from 1 to 65536"),
         ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "2049", "found '2049', expected a number from 1 to OTEL_BSP_MAX_QUEUE_SIZE"),
         (
@@ -110,6 +107,10 @@ fn mistakes() {
         let error = read(&[(variable, value)]).expect_err(variable);
         assert_eq!(error.to_string(), format!("{variable}: {want}"));
     }
+    let variables = [("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"), ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://h/v1/traces")];
+    let want = "found 'http://h/v1/traces', expected a URL without a path, because the protocol is 'grpc'";
+    let error = read(&variables).expect_err("gRPC has no path");
+    assert_eq!(error.to_string(), format!("OTEL_EXPORTER_OTLP_ENDPOINT: {want}"));
     let ratio = |arg| read(&[("OTEL_TRACES_SAMPLER", "traceidratio"), ("OTEL_TRACES_SAMPLER_ARG", arg)]);
     for arg in ["x", "-1", "1.5", "NaN"] {
         assert_eq!(ratio(arg).expect_err(arg).variable, "OTEL_TRACES_SAMPLER_ARG");
