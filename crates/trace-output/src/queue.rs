@@ -7,6 +7,9 @@ use tokio::sync::Notify;
 
 /// Bytes of spans that may wait, beside the bound of their number.
 const BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Bytes of spans in a request, beside the bound of their number. A collector that refuses a longer message (4 MiB by
+/// default over gRPC) drops all of its spans, also those of other clients.
+const BATCH_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Bytes that the storage of a span keeps for the next one.
 const SPAN_BYTES_KEPT: usize = 4 * 1024;
 
@@ -97,11 +100,12 @@ impl SpanQueue {
         self.spans.len()
     }
 
-    /// Calls `each` with at most `max` spans, and returns their number.
+    /// Calls `each` with at most `max` spans of [`BATCH_BYTES_MAX`] and part of a span, and returns their number.
     pub(crate) fn take(&self, max: usize, mut each: impl FnMut(&[u8])) -> usize {
-        let mut count = 0;
-        while count < max {
+        let (mut count, mut bytes) = (0, 0);
+        while count < max && bytes < BATCH_BYTES_MAX {
             let Some(span) = self.spans.pop() else { break };
+            bytes += span.len();
             self.bytes.fetch_sub(span.len(), Ordering::Relaxed);
             each(&span);
             self.recycle(span);
