@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
@@ -22,6 +22,7 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::answer;
+use crate::output::lock;
 use crate::settings::{CollectorSettings, ExportProtocol, SettingError, Signal};
 
 /// Bytes of an answer that are read.
@@ -46,9 +47,12 @@ pub(crate) enum Delivery {
     Refused(String),
 }
 
+type Connections = hyper_util::client::legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+
 /// A client with its connections.
 pub(crate) struct CollectorClient {
-    client: hyper_util::client::legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    connector: HttpsConnector<HttpConnector>,
+    connections: Mutex<Connections>,
     protocol: ExportProtocol,
     gzip: bool,
     uri: Uri,
@@ -115,9 +119,15 @@ impl CollectorClient {
         for (name, value) in own {
             headers.insert(name, HeaderValue::from_static(value));
         }
-        let client =
-            hyper_util::client::legacy::Client::builder(TokioExecutor::new()).http2_only(is_grpc).build(connector);
-        Ok(Self { client, protocol: settings.protocol, gzip, uri, headers })
+        let connections = Mutex::new(connections(&connector, settings.protocol));
+        Ok(Self { connector, connections, protocol: settings.protocol, gzip, uri, headers })
+    }
+
+    /// Leaves the connections: the next request opens one. A request that times out does not close its connection over
+    /// HTTP/2, and if the collector has vanished without a word, every later request would time out too. Keep-alive
+    /// PINGs are no substitute: a server of grpc-go closes connections with more than one in 5 minutes.
+    pub(crate) fn reconnect(&self) {
+        *lock(&self.connections) = connections(&self.connector, self.protocol);
     }
 
     /// Returns the body of a request for a message: compressed and framed as the protocol needs it.
@@ -147,7 +157,8 @@ impl CollectorClient {
         *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = self.headers.clone();
         let lost = |error: &dyn std::error::Error| Delivery::Retry { reason: chain(error), after: None };
-        let (head, body) = match self.client.request(request).await {
+        let sending = lock(&self.connections).request(request);
+        let (head, body) = match sending.await {
             Ok(response) => response.into_parts(),
             Err(error) => return lost(&error),
         };
@@ -166,6 +177,11 @@ impl CollectorClient {
             },
         }
     }
+}
+
+fn connections(connector: &HttpsConnector<HttpConnector>, protocol: ExportProtocol) -> Connections {
+    let is_grpc = protocol == ExportProtocol::Grpc;
+    hyper_util::client::legacy::Client::builder(TokioExecutor::new()).http2_only(is_grpc).build(connector.clone())
 }
 
 /// Returns the text of an error and of its causes. As in the crate acme; neither crate depends on the other one.

@@ -141,7 +141,10 @@ impl<'e> BatchSender<'e> {
                 }
                 Ok(Delivery::Refused(reason)) => break reason,
                 Ok(Delivery::Retry { reason, after }) => (reason, after.map(|after| after.min(QUIET_MAX))),
-                Err(_) => (format!("no answer within {limit:?}"), None),
+                Err(_) => {
+                    self.client.reconnect();
+                    (format!("no answer within {limit:?}"), None)
+                }
             };
             // A collector may demand a pause, but not that there is none.
             let own = self.vary(back_off);

@@ -309,3 +309,48 @@ fn certificates() {
         assert_eq!(error, format!("{variable}: found '/nonexistent.pem', expected a PEM file with certificates"));
     }
 }
+
+// A connection whose peer vanished without a word: the next attempt uses another one. (OTLP, "Failures": the client
+// should try again.)
+#[test]
+fn a_collector_that_vanished() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let mut variables = grpc(listener.local_addr().expect("an address").port());
+    variables.push(("OTEL_EXPORTER_OTLP_TIMEOUT", "200".into()));
+    variables.push(("OTEL_BSP_EXPORT_TIMEOUT", "3000".into()));
+    let output = open(&variables);
+    send(&output, 1);
+    // They accept the connection and never answer.
+    let first = listener.accept().expect("a connection");
+    let second = listener.accept().expect("another connection");
+    drop((first, second, listener));
+    // The span is lost before another test counts.
+    flush_all(LIMIT);
+}
+
+// A collector refuses messages of more than 4 MiB by default (gRPC), and with them the spans of all clients in it.
+#[test]
+fn long_spans_are_sent_in_several_batches() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let collector = Collector::http(0, vec![]);
+    let mut variables = http(collector.port);
+    variables[2].1 = "60000".into();
+    let output = open(&variables);
+    let text = vec![b'x'; 100_000];
+    for id in 0..100 {
+        output.send(|out| {
+            let (trace, id) = ([1; 16], [id + 1; 8]);
+            span::begin(out, &SpanStart { trace, id, parent: None, state: b"", name: b"GET", at: 5 });
+            span::text(out, "a", &text);
+            span::end(out, 7, false);
+        });
+    }
+    flush_all(LIMIT);
+    let mut left = 100;
+    while left > 0 {
+        let spans = collector.receive().spans().len();
+        assert!(spans <= 22, "{spans} spans of 100 kB");
+        left -= spans;
+    }
+}
