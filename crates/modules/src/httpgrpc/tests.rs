@@ -526,8 +526,8 @@ fn the_tenant_of_the_metadata() {
     }
 }
 
-// OpenTelemetry, semantic conventions for HTTP spans: a 5xx is an error. That of the request in the message counts, also
-// if the call itself ended with 200.
+// OpenTelemetry, semantic conventions for HTTP spans: a 5xx is an error. That of the request in the message counts,
+// also if the call itself ended with 200.
 #[test]
 fn the_status_for_metrics_and_traces() {
     thread_local!(static SEEN: RefCell<Vec<Option<u16>>> = RefCell::default());

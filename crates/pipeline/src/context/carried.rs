@@ -70,8 +70,8 @@ impl Context {
         self.0.carried.carrier == Some(self.0.flow.carrier())
     }
 
-    /// Ends the carried request: its response has `status` and is complete, and from here on the response is that to the
-    /// peer's own request.
+    /// Ends the carried request: its response has `status` and is complete, and from here on the response is that to
+    /// the peer's own request.
     pub fn end_carry(&mut self, status: StatusCode) {
         self.0.carried.carrier = None;
         self.0.carried.status = Some(status);

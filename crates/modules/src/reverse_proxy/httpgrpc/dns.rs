@@ -1,6 +1,6 @@
 //! Upstream names that stand for all of their addresses: calls are distributed round-robin. Names are resolved again
-//! every 30 seconds, and earlier after a failed call. A call that reaches no server at its address goes to the next one,
-//! and later calls leave that address out for a while, as with gRPC's policy `round_robin`.
+//! every 30 seconds, and earlier after a failed call. A call that reaches no server at its address goes to the next
+//! one, and later calls leave that address out for a while, as with gRPC's policy `round_robin`.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -386,7 +386,8 @@ fn timeouts() {
     }
 }
 
-// docs/httpgrpc.md: PINGs find a server that vanished. An error of dskit has its response twice in the trailers, encoded.
+// docs/httpgrpc.md: PINGs find a server that vanished. An error of dskit has its response twice in the trailers,
+// encoded.
 #[test]
 fn limits_and_pings_of_connections() {
     let of = |options: Value| {
