@@ -18,7 +18,7 @@ use std::task::{Context as PollContext, Poll};
 use causeway_message::{Chunk, FieldMap};
 
 pub use self::file::{FileSlice, FileVersion, OpenFile};
-pub use self::mailbox::Mailbox;
+pub use self::mailbox::{BodyEnder, Mailbox};
 use self::mailbox::{Mail, poll_mail};
 pub use self::reader::BodyReader;
 use crate::upstream::Call;

@@ -40,7 +40,8 @@ pub mod worker;
 
 pub use async_handler::{AsyncResponse, Request, async_handler};
 pub use body::{
-    Body, BodyError, BodyPart, BodyReader, BodyStream, FileSlice, FileVersion, Frame, IncomingBody, OpenFile, Tunnel,
+    Body, BodyEnder, BodyError, BodyPart, BodyReader, BodyStream, FileSlice, FileVersion, Frame, IncomingBody,
+    OpenFile, Tunnel,
 };
 pub use build::{Build, BuildError, Environment, Registry};
 pub use context::{AlternativeName, Arrival, Client, ClientCertificate, Context, Failure, Scheme, Spare, TlsFacts};

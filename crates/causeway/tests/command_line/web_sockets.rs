@@ -89,6 +89,35 @@ fn at_a_stop() {
     }
 }
 
+// RFC 6455 §5.5.1: both sides get a close frame at the stop, the upstream a masked one (§5.3). Caddy sends both at once,
+// also while the client is silent.
+#[test]
+fn at_a_stop_with_a_silent_client() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let upstream = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let (mut head, mut byte, mut rest) = (Vec::new(), [0], Vec::new());
+        while !head.ends_with(b"\r\n\r\n") && stream.read_exact(&mut byte).is_ok() {
+            head.push(byte[0]);
+        }
+        stream
+            .write_all(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+            .unwrap();
+        stream.read_to_end(&mut rest).map(|_| rest)
+    });
+    let text = format!("{{\n\tadmin off\n}}\n:0 {{\n\tbind 127.0.0.1\n\treverse_proxy 127.0.0.1:{port}\n}}\n");
+    let directory = Directory::with(&[("Caddyfile", &text)]);
+    let server = directory.start(&["run"]);
+    let mut client = tunnel(server.port());
+    server.signal(Signal::TERM);
+    assert_eq!(upstream.join().unwrap().expect("an end without a reset"), b"\x88\x82\0\0\0\0\x03\xe9");
+    let mut frame = Vec::new();
+    client.read_to_end(&mut frame).unwrap();
+    assert_eq!(frame, b"\x88\x02\x03\xe9");
+    assert_eq!(server.status().code(), Some(0));
+}
+
 // Caddy's documentation of `forward_auth`: a response of 2xx lets the request through. The WebSocket is the one of the
 // second proxy.
 #[test]

@@ -10,7 +10,7 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use causeway_message::{Chunk, FieldMap, Method, NameRef, StatusCode, names};
 use causeway_pipeline::upstream::BodyTransform;
 use causeway_pipeline::{
-    Body, BodyError, BodyRead, Call, Context, Fault, Frame, Generation, ReadBody, ReadEnd, Reason, Response,
+    Body, BodyEnder, BodyError, BodyRead, Call, Context, Fault, Frame, Generation, ReadBody, ReadEnd, Reason, Response,
     ShutdownPhase, Sleep, Step, Tunnel, Versions, Worker,
 };
 use sha1::{Digest as _, Sha1};
@@ -153,7 +153,7 @@ pub(super) fn tunnel(cx: &mut Context, call: Call, plan: &ReverseProxyPlan) -> S
             end: timeout.map(sleep),
             replacement,
             shutdown: is_web_socket.then(|| Box::pin(until_closed(worker, delay)) as _),
-            close: if is_web_socket { CloseFrame::Unsent } else { CloseFrame::None },
+            close: if is_web_socket { CloseFrame::Unsent(cx.tunnel_ender()) } else { CloseFrame::None },
         }));
     }
     Step::Respond(Response::switch(call.into_body()))
@@ -194,13 +194,16 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// A WebSocket's frame with the status 1001, Going Away (RFC 6455 §5.5.1, §7.4.1).
 const GOING_AWAY: &[u8] = &[0x88, 2, 0x03, 0xe9];
 
+/// The same to an upstream: a client masks its frames (RFC 6455 §5.3). Its key, 0, need not be unpredictable, because
+/// the frame has no content of an application (§10.3).
+const GOING_AWAY_MASKED: &[u8] = &[0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe9];
+
 /// How a limited tunnel ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CloseFrame {
     /// The tunnel fails, which ends both directions.
     None,
-    /// By [`GOING_AWAY`] to the client. The reply to it goes to the upstream, which then closes the WebSocket.
-    Unsent,
+    /// By [`GOING_AWAY`] to both sides, and the end of the client's direction. The upstream then closes the WebSocket.
+    Unsent(BodyEnder),
     Sent,
 }
 
@@ -244,7 +247,7 @@ impl Replacement {
 
 impl BodyTransform for Limited {
     fn poll_frame(&mut self, call: &Call, poll_cx: &mut PollContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
-        if self.close == CloseFrame::Sent {
+        if let CloseFrame::Sent = self.close {
             // After a close frame there is no further one for the client (RFC 6455 §5.5.1).
             while !Sleep::is_over(&mut self.end, poll_cx)
                 && let Some(Ok(_)) = ready!(call.poll_content(poll_cx))
@@ -255,8 +258,9 @@ impl BodyTransform for Limited {
         let is_over = Sleep::is_over(&mut self.end, poll_cx)
             || self.replacement.as_mut().is_some_and(|replacement| replacement.poll(worker, poll_cx).is_ready())
             || self.shutdown.as_mut().is_some_and(|shutdown| shutdown.as_mut().poll(poll_cx).is_ready());
-        if is_over && self.close == CloseFrame::Unsent {
-            // As in Caddy, the frame may come within a longer one, which the client then sees as broken off.
+        if is_over && let CloseFrame::Unsent(outbound) = &self.close {
+            // As in Caddy, the frame may come within a longer one, which the peer then sees as broken off.
+            outbound.end_with(Chunk::from_static(GOING_AWAY_MASKED));
             self.close = CloseFrame::Sent;
             self.end = Some(Sleep::until(Rc::clone(worker), worker.now() + CLOSE_TIMEOUT));
             return Poll::Ready(Some(Ok(Frame::Chunk(Chunk::from_static(GOING_AWAY)))));

@@ -2,10 +2,11 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Context as PollContext, Poll, Waker};
 use std::time::Duration;
 
+use causeway_message::Chunk;
 use progress::Stamp;
 
 use super::{BodyError, BodySource, Frame, IncomingBody, bytes};
@@ -36,6 +37,8 @@ pub(super) struct Mail {
     /// The content's length was unknown when the body began.
     is_unsized: bool,
     end: MailEnd,
+    /// Content that ends the body for its reader before the peer's end; empty once the reader has it.
+    last: Option<Chunk>,
     /// The reader has polled an empty, open mailbox at least once.
     has_waited: bool,
     reader: Option<Waker>,
@@ -56,6 +59,7 @@ impl Mail {
             announced,
             is_unsized,
             end,
+            last,
             has_waited,
             reader,
             driver,
@@ -65,7 +69,7 @@ impl Mail {
             frames.clear();
         }
         (*bytes, *released_bytes, *bytes_read, *left, *announced) = (0, 0, 0, None, None);
-        (*is_unsized, *end, *has_waited) = (false, MailEnd::Open, false);
+        (*is_unsized, *end, *last, *has_waited) = (false, MailEnd::Open, None, false);
         (*reader, *driver, *stamp) = (None, None, Stamp::default());
     }
 }
@@ -87,6 +91,11 @@ impl Mailbox {
     /// Creates the reader's handle to this mailbox.
     pub(crate) fn reader(&self) -> IncomingBody {
         IncomingBody(BodySource::Peer(Rc::clone(&self.0)))
+    }
+
+    /// Creates a handle that ends the body for its reader.
+    pub(crate) fn ender(&self) -> BodyEnder {
+        BodyEnder(Rc::downgrade(&self.0))
     }
 
     /// Limits the content that the reader may take to `bytes_max` bytes. The smallest of several limits applies.
@@ -237,6 +246,20 @@ impl Mailbox {
     }
 }
 
+/// Ends a body for its reader before the peer ends it. It is no reader, and does not keep the body.
+pub struct BodyEnder(Weak<RefCell<Mail>>);
+
+impl BodyEnder {
+    /// Gives `last` to the reader as the end of the body. The reader gets no content that it has not taken before.
+    pub fn end_with(&self, last: Chunk) {
+        if let Some(mail) = self.0.upgrade() {
+            let mut mail = mail.borrow_mut();
+            mail.last = Some(last);
+            wake(mail);
+        }
+    }
+}
+
 fn wake(mut mail: std::cell::RefMut<'_, Mail>) {
     let reader = mail.reader.take();
     if reader.is_some() {
@@ -299,6 +322,10 @@ pub(super) fn poll_mail(mail: &RefCell<Mail>, poll_cx: &mut PollContext<'_>) -> 
     if mail.stamp != Stamp::default() {
         progress::after_receive(std::mem::take(&mut mail.stamp), Duration::ZERO);
     }
+    if let Some(last) = &mut mail.last {
+        let last = std::mem::take(last);
+        return Poll::Ready((!last.is_empty()).then_some(Ok(Frame::Chunk(last))));
+    }
     if let Some(frame) = mail.frames.pop_front() {
         let mut too_large = false;
         if let Frame::Chunk(chunk) = &frame {
@@ -340,8 +367,6 @@ pub(super) fn poll_mail(mail: &RefCell<Mail>, poll_cx: &mut PollContext<'_>) -> 
 
 #[cfg(test)]
 mod tests {
-    use causeway_message::Chunk;
-
     use super::*;
     use crate::body::BodyStream as _;
 

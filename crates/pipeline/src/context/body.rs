@@ -6,7 +6,7 @@ use std::task::{Context as PollContext, Poll};
 use causeway_message::{Chunk, FieldMap, Method};
 
 use super::Context;
-use crate::body::{self, BodyError, BodyStream, Frame, IncomingBody, Mailbox};
+use crate::body::{self, BodyEnder, BodyError, BodyStream, Frame, IncomingBody, Mailbox};
 use crate::read_body::{BodyRead, ReadEnd};
 
 /// A body that replaces the peer's.
@@ -87,6 +87,11 @@ impl Context {
     /// request's content must have been read before ([`has_content_before_tunnel`](Self::has_content_before_tunnel)).
     pub fn tunnel_reader(&self) -> IncomingBody {
         self.0.body.mailbox.reader()
+    }
+
+    /// Returns a handle that ends the content of [`tunnel_reader`](Self::tunnel_reader).
+    pub fn tunnel_ender(&self) -> BodyEnder {
+        self.0.body.mailbox.ender()
     }
 
     /// Returns whether the bytes after the head are those of a tunnel, if a handler opens one: the request has no

@@ -33,6 +33,11 @@ fn next(body: &mut Body) -> Vec<u8> {
     }
 }
 
+fn is_over(body: &mut Body) -> bool {
+    let Body::Tunnel(tunnel) = body else { panic!("a tunnel, not {body:?}") };
+    matches!(tunnel.stream.poll_frame(&mut PollContext::from_waker(Waker::noop())), Poll::Ready(None))
+}
+
 // RFC 9110 §7.8, Caddy's handleUpgradeResponse: the upstream receives the protocol that the client requested; then
 // bytes are forwarded in both directions.
 #[test]
@@ -324,7 +329,7 @@ fn a_shutdown() {
         for is_closed in [true, false] {
             let mut kit = kit(options.clone());
             let (call, pending) = start_call(&mut kit, &websocket());
-            let _outbound = call.take_body().expect("the outbound content");
+            let mut outbound = call.take_body().expect("the outbound content");
             call.switch(&[("Upgrade", "WebSocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Accept", "a")]);
             kit.worker().enter_phase(phase);
             let before = kit.worker().now();
@@ -338,6 +343,9 @@ fn a_shutdown() {
             }
             let answer = pending.finish(&mut kit);
             assert_eq!((&*answer.body, answer.broken), (&b"\x88\x02\x03\xe9"[..], None), "{options} {phase:?}");
+            // The upstream gets a frame of its own, masked (RFC 6455 §5.3), even from a silent client, and then the end.
+            assert_eq!(next(&mut outbound), b"\x88\x82\0\0\0\0\x03\xe9");
+            assert!(is_over(&mut outbound));
             let rest = if is_closed && seconds == 0 { 0 } else { 2 };
             assert_eq!((kit.worker().now() - before).as_secs(), seconds + rest, "{options} {phase:?}");
         }
