@@ -117,8 +117,15 @@ impl ConnectionPolicyConfig {
                 Err(build.refuse(found, "a lowest version that is not above the highest"))
             });
         }
-        if let Some(client) = self.client_authentication.as_ref().filter(|client| client.is_active()) {
-            policy.client = Some(build.at("client_authentication", |build| client.read(build))?);
+        match &self.client_authentication {
+            Some(client) if client.is_active() => {
+                policy.client = Some(build.at("client_authentication", |build| client.read(build))?);
+            }
+            Some(_) => {
+                let reason = "it has no mode, authority or verifier, so no client is asked for a certificate";
+                build.warn_unused("client_authentication", reason);
+            }
+            None => {}
         }
         let name = |name: &str, build: &mut Build<'_>| {
             ascii(name, build).map(|name| Some(name).filter(|name| !name.is_empty()))
