@@ -13,16 +13,10 @@ pub(super) struct KeyConfig {
     disable_host: bool,
     disable_query: bool,
     disable_scheme: bool,
-    /// A stored response serves GET and HEAD, and requests with content are not cached: these two change nothing.
-    #[serde(rename = "disable_method")]
-    _disable_method: bool,
-    #[serde(rename = "disable_body")]
-    _disable_body: bool,
-    /// Keys are hashed, and they are not shown.
-    #[serde(rename = "hash")]
-    _hash: bool,
-    #[serde(rename = "hide")]
-    _hide: bool,
+    disable_method: bool,
+    disable_body: bool,
+    hash: bool,
+    hide: bool,
     #[serde(rename = "headers")]
     fields: Vec<String>,
     template: String,
@@ -111,6 +105,16 @@ impl KeyRules {
     pub(super) fn build(written: KeyConfig, more: &[String], build: &mut Build<'_>) -> Result<Self, BuildError> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let KeyConfig { disable_host, disable_query, disable_scheme, fields, template, .. } = written;
+        for (key, is_on, reason) in [
+            ("disable_method", written.disable_method, "a stored response serves GET and HEAD"),
+            ("disable_body", written.disable_body, "requests with content are not cached"),
+            ("hash", written.hash, "keys are always hashed"),
+            ("hide", written.hide, "keys are not shown"),
+        ] {
+            if is_on {
+                build.warn_unused(key, reason);
+            }
+        }
         let parse =
             |name: &String| FieldName::parse(name).ok_or_else(|| build.refuse(name, "the name of a request field"));
         let fields = fields.iter().chain(more).map(parse).collect::<Result<_, _>>()?;
