@@ -130,7 +130,9 @@ pub struct Server {
     ids: Ids,
     grace: Duration,
     shutdown_delay: Duration,
-    /// The file that the configuration was read from, which a later signal or change loads again.
+    /// The file that the server was started with.
+    own_file: Option<ConfigFile>,
+    /// The same while the configuration is the file's, for a later signal, which loads the file again.
     followed_file: Option<ConfigFile>,
     /// Pulls the next configuration.
     pulling: Option<PullTask>,
@@ -215,6 +217,7 @@ impl Server {
             ids,
             grace: settings.grace.unwrap_or(loaded.grace),
             shutdown_delay: loaded.shutdown_delay,
+            own_file: followed_file.clone(),
             followed_file,
             pulling: None,
             range_fetches: RangeFetches::default(),
@@ -355,6 +358,11 @@ impl Server {
         flush().await;
     }
 
+    /// Stops following the file until a load from it: `config` was not read from it.
+    pub fn unfollow_file(&mut self) {
+        self.followed_file = None;
+    }
+
     /// Makes the files of Unix sockets this server's, after it has taken the place of another one.
     pub fn take_over_socket_files(&mut self) {
         self.engine.take_over_socket_files();
@@ -427,7 +435,7 @@ impl Server {
 
     async fn load(&mut self, load: LoadRequest) -> Result<(), LoadError> {
         self.replace_and_report(json!({ "config": load.config }), load.force, &load.by).await?;
-        self.unfollow_unless_same(&load.by);
+        self.follow_if_same(&load.by);
         Ok(())
     }
 
@@ -452,7 +460,7 @@ impl Server {
         let mut tree = self.tree.clone();
         tree::change(&mut tree, change.verb, &path, change.value)?;
         self.replace_and_report(tree, change.force, &change.by).await.map_err(ChangeError::Load)?;
-        self.unfollow_unless_same(&change.by);
+        self.follow_if_same(&change.by);
         Ok(())
     }
 
@@ -502,14 +510,12 @@ impl Server {
         if hash(&encode(tree::read(&self.tree, path)?)) == tag { Ok(()) } else { Err(ChangeError::Changed) }
     }
 
-    /// Stops following the file after a load by a peer, unless the new configuration comes from that file.
-    fn unfollow_unless_same(&mut self, by: &LoadOrigin) {
+    /// After a load by a peer the server follows its own file only if the new configuration comes from that file: a
+    /// later SIGUSR1 must not overwrite another one.
+    fn follow_if_same(&mut self, by: &LoadOrigin) {
         let LoadOrigin::Peer(source) = by else { return };
-        let same = |ours: &ConfigFile| source.as_ref().is_some_and(|source| ours.is_same(source));
-        // A later SIGUSR1 must not overwrite a configuration that did not come from the file.
-        if !self.followed_file.as_ref().is_some_and(same) {
-            self.followed_file = None;
-        }
+        let is_same = |ours: &ConfigFile| source.as_ref().is_some_and(|source| ours.is_same(source));
+        self.followed_file = self.own_file.clone().filter(is_same);
     }
 
     /// Serves the configuration in `tree`, and records a refusal in the metrics.

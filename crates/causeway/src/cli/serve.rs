@@ -148,10 +148,12 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
         // output.
         let (mut end, mut reload, mut upgrade) = signals::listen()?;
         force_end(flags.pidfile.clone())?;
-        let source = serving.follows.as_ref().filter(|followed| !followed.is_replaced);
-        let source = source.map(|followed| followed.source.clone());
+        let source = serving.follows.as_ref().map(|followed| followed.source.clone());
         let server = Server::start(settings, serving.adapted.json.clone(), source).await;
         let mut server = server.map_err(|error| explain(&error, &serving))?;
+        if serving.follows.as_ref().is_some_and(|followed| followed.is_replaced) {
+            server.unfollow_file();
+        }
         // A failed start must neither leave a file nor overwrite the file of a running server.
         let pidfile = flags.pidfile.as_deref().map(PidFile::write).transpose()?;
         let mut former = None;

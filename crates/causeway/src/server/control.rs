@@ -59,8 +59,8 @@ pub enum Force {
 pub enum LoadOrigin {
     /// The program that started the server, reading the file that the server follows.
     Owner,
-    /// A client of the API, with the source file if the request names one. When it is a different file, the server
-    /// stops following its own.
+    /// A client of the API, with the source file if the request names one. The server follows its own
+    /// file only after a load from that one.
     Peer(Option<ConfigFile>),
     /// The running configuration, which pulls the next one (`admin.config.load`). As Caddy documents it, the next one
     /// is not kept for `run --resume`, and must not pull another one at once.

@@ -130,6 +130,13 @@ fn sigusr1() {
     server.signal(Signal::USR1);
     server.line_with("SIGUSR1 is ignored: the configuration was not read from a file, or the API has replaced it");
     assert_eq!(get(site, "/").body, "four");
+    // `reload` makes the configuration the file's again.
+    directory.write("Caddyfile", caddyfile("five"));
+    assert!(directory.output(&["reload", "--address", &address]).status.success());
+    until_served(site, "five");
+    directory.write("Caddyfile", caddyfile("six"));
+    server.signal(Signal::USR1);
+    until_served(site, "six");
 }
 
 /// A server ends although a reload waits for a pipe without a writer.
