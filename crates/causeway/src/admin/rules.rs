@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use causeway_config::plan::AdminAddress;
 use causeway_message::{FieldValue, Method, NameRef, names};
-use causeway_pipeline::{Context, TlsSpec};
+use causeway_pipeline::{Context, ListeningSocket, TlsSpec};
 
 use super::remote::RemoteGuard;
 use super::response::AdminResponse;
@@ -107,6 +107,8 @@ impl Guard {
         // A listener on every address of the machine is reachable under any name. A Unix or inherited socket has no
         // host. The address decides, not the text that it was written as.
         let everywhere = ip.is_none_or(|ip| ip.is_unspecified());
+        // DEVIATES Caddy: with `enforce_origin` it refuses every client of a Unix socket, its own commands too.
+        let enforce_origin = enforce_origin && !matches!(listen, ListeningSocket::Unix(_));
         Self { trusted, enforce_host: !everywhere, enforce_origin, remote: None }
     }
 
@@ -256,6 +258,16 @@ mod tests {
         }
         for everywhere in [":2019", "0.0.0.0:2019", "{env.ALL}:2019", "[::]:2019", "unix//run/a.sock", "fd/3"] {
             assert!(!guard(everywhere, None).enforce_host, "{everywhere}");
+        }
+    }
+
+    // docs/admin-api.md: browsers open no Unix sockets, so their clients need no Origin, also with `enforce_origin`.
+    #[test]
+    fn unix_sockets_need_no_origin() {
+        for (listen, want) in [("unix//run/a.sock", false), ("localhost:2019", true), ("fd/3", true)] {
+            let address = AdminAddress::parse(listen, "").unwrap();
+            let clients = AcceptedClients::Local { enforce_origin: true, origins: None };
+            assert_eq!(Guard::new(&ListenerAccess { address, clients }).enforce_origin, want, "{listen}");
         }
     }
 
