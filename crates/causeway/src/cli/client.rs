@@ -200,8 +200,11 @@ impl ApiResponse {
             return Ok(());
         }
         let value: Option<Value> = serde_json::from_str(&self.body).ok();
-        let error = value.as_ref().and_then(|value| value["error"].as_str());
-        Err(format!("{} (HTTP {})", error.unwrap_or(self.body.trim()), self.status))
+        let error = value.as_ref().and_then(|value| value["error"].as_str()).unwrap_or(self.body.trim());
+        // A configured list takes the place of the default one, which has the address of the API.
+        let is_unlisted = ["host not allowed", "client is not allowed"].iter().any(|start| error.starts_with(start));
+        let hint = if is_unlisted { "; `origins` of the server's `admin` option must list it" } else { "" };
+        Err(format!("{error} (HTTP {}){hint}", self.status))
     }
 }
 
