@@ -7,7 +7,7 @@ use clap::{Args, CommandFactory as _, ValueEnum};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use super::{Cli, VERSION, output};
+use super::{Cli, RunFlags, VERSION, output};
 
 /// The manual's section: system administration, as Caddy's.
 const SECTION: &str = "8";
@@ -43,7 +43,12 @@ impl Completion {
             ShellName::Powershell => Shell::PowerShell,
         };
         let mut script = Vec::new();
-        clap_complete::generate(shell, &mut Cli::command(), "causeway", &mut script);
+        // clap_complete lists hidden flags too, and `run` has one for `start`.
+        let mut command = Cli::command().mut_subcommand("run", |run| {
+            let about = run.get_about().cloned().unwrap_or_default();
+            RunFlags::augment_args(clap::Command::new("run")).about(about)
+        });
+        clap_complete::generate(shell, &mut command, "causeway", &mut script);
         output::print_as_is(&String::from_utf8(script).context("the script is not UTF-8")?)
     }
 }

@@ -70,6 +70,8 @@ fn completion_scripts() {
         for word in ["reverse-proxy", "change-host-header", "pretty"] {
             assert!(script.contains(word), "{shell} {word}");
         }
+        assert!(!script.contains("pingback"), "{shell}: a hidden flag");
+        assert!(script.contains("resume"), "{shell}: a flag of `run`");
     }
     let error = String::from_utf8(directory.output(&["completion", "tcsh"]).stderr).unwrap();
     assert!(error.contains("possible values: bash, zsh, fish, powershell"), "{error}");
