@@ -180,7 +180,8 @@ impl Document {
     pub fn explain_note(&self, adapted: &AdaptedDocument, note: &str) -> String {
         let (path, message) =
             note.split_once(": ").filter(|_| self.language == Language::Caddyfile).unwrap_or_default();
-        let member = path.rsplit('.').next().filter(|_| path.starts_with("apps.")).unwrap_or_default();
+        let is_path = ["apps.", "logging.", "storage."].iter().any(|app| path.starts_with(app));
+        let member = path.rsplit('.').next().filter(|_| is_path).unwrap_or_default();
         let places = options_of(member).into_iter().map(|option| (option, self.locate(adapted, option)));
         match places.filter(|(option, _)| !option.is_empty()).find(|(_, places)| !places.is_empty()) {
             Some((step, places)) => at_places(&places, &format!("'{step}': {message}")),
@@ -384,6 +385,7 @@ fn options_of(step: &str) -> Vec<&str> {
         "max_write_chunk" => vec!["write_max_chunk", "max_write_chunk"],
         "disable_storage_check" => vec!["storage_check"],
         "allow_0rtt" => vec!["0rtt"],
+        "acme_timeout" => vec!["timeout"],
         "expect_status" => vec!["health_status"],
         "upstreams" | "dial" => vec!["reverse_proxy", "to"],
         "client_authentication" => vec!["client_auth"],

@@ -107,7 +107,9 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
                 .at(key, |build| Err(build.refuse(key, "'redis', with which several servers share their limits")));
         }
     }
-    build.optional_duration("sweep_interval", written.sweep_interval.as_ref())?;
+    if build.optional_duration("sweep_interval", written.sweep_interval.as_ref())?.is_some() {
+        build.warn_unused("sweep_interval", "requests remove expired events");
+    }
     if !(0.0..=100.0).contains(&written.jitter) {
         return build.at("jitter", |build| Err(build.refuse(written.jitter.to_string(), "a share such as 0.2")));
     }

@@ -53,11 +53,13 @@ pub(super) fn compile(
 ) -> Result<Compiled, LoadError> {
     let ids = ids::index(&config).map_err(LoadError::Ids)?;
     ids::strip(&mut config);
-    let logs = open_logs(&config, registry).map_err(|error| LoadError::Config(error.into()))?;
+    let mut build = Build::new(registry);
+    let logs = open_logs(&config, &mut build).map_err(|error| LoadError::Config(error.into()))?;
     let reader = Reader::new(data);
     // The plan needs the names in certificate files, so they are read now and kept for `Custody`.
     let mut loaded =
         plan::load_with(&config, registry, &reader, own_files(data, autosave)).map_err(LoadError::Config)?;
+    loaded.notes.extend(build.take_warnings());
     if registry.is_check() {
         forget_secrets_logs(&mut loaded);
     }
@@ -105,9 +107,9 @@ fn remote_access(admin: &plan::Admin) -> Result<Option<ListenerAccess>, PlanErro
 }
 
 /// Opens the logs before the rest is compiled, so that a mistake in them has its place in `logging`.
-fn open_logs(config: &Value, registry: &Registry) -> Result<Arc<Logs>, BuildError> {
+fn open_logs(config: &Value, build: &mut Build<'_>) -> Result<Arc<Logs>, BuildError> {
     let none = serde_json::Map::new();
     // A value of another type is reported with all other shapes.
     let written = config.pointer("/logging/logs").and_then(Value::as_object).unwrap_or(&none);
-    Build::new(registry).at("logging.logs", |build| Logs::open(written, build))
+    build.at("logging.logs", |build| Logs::open(written, build))
 }

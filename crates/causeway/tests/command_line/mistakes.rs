@@ -429,6 +429,47 @@ fn settings_without_effect() {
     assert!(server.startup_lines.iter().any(is_logged), "{:?}", server.startup_lines);
 }
 
+// Caddy's documentation of these settings. docs/https.md: an empty `client_auth` requests no certificate.
+#[test]
+fn further_settings_without_effect() {
+    let options = "\tservers {\n\t\t0rtt off\n\t}\n\tlog {\n\t\tformat json {\n\t\t\tcaller_key c\n\t\t\tstacktrace_key s\n\t\t}\n\t}\n\
+                   \tpki {\n\t\tca local {\n\t\t\tmaintenance_interval 10m\n\t\t}\n\t}\n";
+    let local = "a.localhost {\n\ttls internal {\n\t\tclient_auth\n\t\treuse_private_keys\n\t}\n}\n";
+    let tls = "\ttls {\n\t\treuse_private_keys\n\t\tissuer acme {\n\t\t\ttimeout 1m\n\t\t}\n\t}\n";
+    let cache = "\tcache {\n\t\tkey {\n\t\t\tdisable_method\n\t\t\tdisable_body\n\t\t\thash\n\t\t\thide\n\t\t}\n\t}\n";
+    let limit = "\trate_limit {\n\t\tzone z {\n\t\t\tkey k\n\t\t\tevents 1\n\t\t\twindow 1s\n\t\t}\n\t\tsweep_interval 1m\n\t}\n";
+    let proxy = "\treverse_proxy localhost:1 {\n\t\ttransport http {\n\t\t\texpect_continue_timeout 1s\n\t\t\tcompression off\n\t\t}\n\t}\n";
+    let text = format!("{{\n\tadmin off\n{options}}}\n{local}b.example.com {{\n{tls}{cache}{limit}{proxy}}}\n");
+    let directory = Directory::with(&[("Caddyfile", &text)]);
+    let output = directory.output(&["validate"]);
+    let printed = String::from_utf8(output.stderr).unwrap();
+    let mut got: Vec<_> = printed
+        .lines()
+        .map(|line| {
+            assert!(line.starts_with("Warning: Caddyfile:") && line.contains("': has no effect: "), "{line}");
+            line.split('\'').nth(1).unwrap()
+        })
+        .collect();
+    got.sort_unstable();
+    let mut want = [
+        "0rtt",
+        "caller_key",
+        "client_auth",
+        "disable_body",
+        "disable_method",
+        "expect_continue_timeout",
+        "hash",
+        "hide",
+        "maintenance_interval",
+        "reuse_private_keys",
+        "stacktrace_key",
+        "sweep_interval",
+        "timeout",
+    ];
+    want.sort_unstable();
+    assert_eq!(got, want, "{printed}");
+}
+
 // sd-daemon(3): the journal reads a priority at the start of a line, by which `journalctl -p err` finds the reason of a
 // failed start.
 #[test]

@@ -89,8 +89,8 @@ fn at_a_stop() {
     }
 }
 
-// RFC 6455 §5.5.1: both sides get a close frame at the stop, the upstream a masked one (§5.3). Caddy sends both at once,
-// also while the client is silent.
+// RFC 6455 §5.5.1: both sides get a close frame at the stop, the upstream a masked one (§5.3). Caddy sends both at
+// once, also while the client is silent.
 #[test]
 fn at_a_stop_with_a_silent_client() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

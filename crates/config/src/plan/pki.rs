@@ -39,8 +39,8 @@ struct AuthorityConfig {
     #[serde(default)]
     intermediate_lifetime: Option<DurationConfig>,
     /// Ignored: the server never changes the system's trust store. It logs the path of the root certificate.
-    #[serde(default, rename = "install_trust")]
-    _install_trust: Option<bool>,
+    #[serde(default)]
+    install_trust: Option<bool>,
     #[serde(default)]
     root: Option<KeyPairConfig>,
     #[serde(default)]
@@ -129,7 +129,13 @@ impl AuthorityConfig {
         }
         let lifetime = self.intermediate_lifetime.as_ref();
         let intermediate_lifetime = build.optional_duration("intermediate_lifetime", lifetime)?;
-        build.optional_duration("maintenance_interval", self.maintenance_interval.as_ref())?;
+        if build.optional_duration("maintenance_interval", self.maintenance_interval.as_ref())?.is_some() {
+            build.warn_unused("maintenance_interval", "renewals are scheduled by the dates of the certificates");
+        }
+        if self.install_trust == Some(true) {
+            let reason = "the server never changes the system's trust store; the command `trust` does";
+            build.warn_unused("install_trust", reason);
+        }
         let text = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         let pair = |key: &str, pair: &Option<KeyPairConfig>, build: &mut Build<'_>| {
             build.at(key, |build| pair.as_ref().map(|pair| pair.read(build)).transpose())

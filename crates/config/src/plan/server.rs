@@ -76,9 +76,9 @@ pub(super) struct ServerConfig {
     tls_connection_policies: Option<Vec<ConnectionPolicyConfig>>,
     #[serde(default)]
     strict_sni_host: Option<bool>,
-    /// Ignored: it concerns HTTP/3 only. Over TCP, TLS early data is never accepted.
-    #[serde(default, rename = "allow_0rtt")]
-    _allow_0rtt: Option<bool>,
+    /// Without effect: it concerns HTTP/3 only. Over TCP, TLS early data is never accepted.
+    #[serde(default)]
+    allow_0rtt: Option<bool>,
     #[serde(default)]
     trusted_proxies: Option<Value>,
     #[serde(default)]
@@ -215,6 +215,9 @@ impl ServerConfig {
             refuse("packet_conn_wrappers", &self.packet_conn_wrappers, build)?;
             if self.max_write_chunk > 0 {
                 build.warn_unused("max_write_chunk", "each part of a write that the kernel accepts is progress");
+            }
+            if self.allow_0rtt.is_some() {
+                build.warn_unused("allow_0rtt", "it concerns HTTP/3 only, and early data of TLS is never accepted");
             }
             let protocols = self.protocols_of_addresses(build)?;
             let any = protocols.iter().copied().reduce(Protocols::or).unwrap_or_default();

@@ -139,9 +139,9 @@ struct RedisConfig {
     route_by_latency: bool,
     #[serde(default)]
     route_randomly: bool,
-    /// Ignored: a name for `CLIENT LIST`.
-    #[serde(default, rename = "client_name")]
-    _client_name: String,
+    /// Without effect: a name for `CLIENT LIST`.
+    #[serde(default)]
+    client_name: String,
     /// Ignored: a connection ends with its last user.
     #[serde(default, rename = "client_shutdown_grace_period")]
     _client_shutdown_grace_period: String,
@@ -198,6 +198,9 @@ fn storage(written: &Value, build: &mut Build<'_>) -> Result<Storage, BuildError
 impl RedisConfig {
     fn read(&self, build: &mut Build<'_>) -> Result<RedisServer, BuildError> {
         self.refuse_unbuilt(build)?;
+        if !self.client_name.is_empty() {
+            build.warn_unused("client_name", "connections to Redis have no name");
+        }
         let (host, port) = self.address(build)?;
         let number = |text: &str, key: &str, expected: &'static str, build: &mut Build<'_>| {
             build.at(key, |build| decimal::<u32>(text).ok_or_else(|| build.refuse(text, expected)))

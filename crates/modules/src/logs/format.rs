@@ -125,10 +125,8 @@ struct OptionsConfig {
     time_key: Option<String>,
     name_key: Option<String>,
     /// No entry has a source line or a stack trace.
-    #[serde(rename = "caller_key")]
-    _caller_key: Option<String>,
-    #[serde(rename = "stacktrace_key")]
-    _stacktrace_key: Option<String>,
+    caller_key: Option<String>,
+    stacktrace_key: Option<String>,
     line_ending: Option<String>,
     #[serde(default)]
     time_format: String,
@@ -272,6 +270,11 @@ impl Options {
         build: &mut Build<'_>,
     ) -> Result<Self, BuildError> {
         let config: OptionsConfig = build.parse(&Value::Object(written.clone()))?;
+        for (key, name) in [("caller_key", &config.caller_key), ("stacktrace_key", &config.stacktrace_key)] {
+            if name.as_ref().is_some_and(|name| !name.is_empty()) {
+                build.warn_unused(key, "no entry has a source line or a stack trace");
+            }
+        }
         let key = |written: Option<String>, usual: &str| {
             let key = written.unwrap_or_else(|| usual.to_owned());
             (!key.is_empty()).then(|| key.into_boxed_str())

@@ -57,8 +57,7 @@ struct ProxyTransportConfig {
     max_response_header_size: i64,
     /// Accepted without effect: the client's Accept-Encoding is forwarded unchanged. In Go's client, compression
     /// between proxy and upstream is invisible to the client.
-    #[serde(rename = "compression")]
-    _compression: Option<bool>,
+    compression: Option<bool>,
     /// Accepted without effect, as the next one.
     read_buffer_size: i64,
     write_buffer_size: i64,
@@ -182,11 +181,18 @@ fn set_limits(
     // As in Caddy, the limit on reads is one on the wait for the head too.
     let head_timeout = duration("response_header_timeout", &written.response_header_timeout)?;
     transport.head_timeout = [head_timeout, transport.read_timeout].into_iter().flatten().min();
-    duration("expect_continue_timeout", &written.expect_continue_timeout)?;
+    let continue_timeout = duration("expect_continue_timeout", &written.expect_continue_timeout)?;
     transport.write_timeout = duration("write_timeout", &written.write_timeout)?;
     let connections_max = usize::try_from(written.max_conns_per_host).ok().filter(|&max| max > 0);
     transport.connection_limits = connections_max.map(|max| Arc::new(ConnectionLimits::new(max)));
     transport.queue_timeout = duration("queue_timeout", &written.queue_timeout)?;
+    if continue_timeout.is_some() {
+        build.warn_unused("expect_continue_timeout", "the proxy does not forward `Expect: 100-continue`");
+    }
+    // `compression off` is the proxy's behaviour.
+    if written.compression == Some(true) {
+        build.warn_unused("compression", "the client's Accept-Encoding is forwarded unchanged");
+    }
     set_head_bytes_max(transport, written.max_response_header_size);
     if let Some(delay) = &written.dial_fallback_delay {
         build.at("dial_fallback_delay", |build| switchable(delay, &mut transport.fallback_delay, build))?;

@@ -506,6 +506,13 @@ impl AutomationPolicyConfig {
             KeyKind::by_name(&key_type).ok_or_else(|| build.refuse(key_type, expected))
         })?;
         let issuers = build.at("issuers", |build| read_issuers(&self.issuers, defaults, build))?;
+        let is_public = match &issuers[..] {
+            [] => self.subjects.is_empty() || self.subjects.iter().any(|subject| names::is_public(subject)),
+            issuers => issuers.iter().any(|issuer| matches!(issuer, Issuer::Public(_))),
+        };
+        if self.reuse_private_keys && is_public {
+            build.warn_unused("reuse_private_keys", "each certificate of a public authority has a new key");
+        }
         Ok(AutomationPolicy {
             subjects: self.subjects.iter().map(|subject| ascii(subject, build)).collect::<Result<_, _>>()?,
             issuers,
@@ -637,7 +644,9 @@ fn acme(json: &Value, defaults: &DnsDefaults, build: &mut Build<'_>) -> Result<A
     // A placeholder that is set to nothing stays an empty key, which is refused.
     let account_key = Some(build.known(&written.account_key)).filter(|_| !written.account_key.is_empty());
     let lifetime = build.optional_duration("certificate_lifetime", written.certificate_lifetime.as_ref())?;
-    build.optional_duration("acme_timeout", written.acme_timeout.as_ref())?;
+    if build.optional_duration("acme_timeout", written.acme_timeout.as_ref())?.is_some() {
+        build.warn_unused("acme_timeout", "each step of an order has a time limit of its own");
+    }
     let chains = written.preferred_chains.map(|written| PreferredChains {
         smallest: written.smallest,
         any_common_names: written.any_common_name,

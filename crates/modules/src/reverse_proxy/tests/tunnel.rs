@@ -343,7 +343,8 @@ fn a_shutdown() {
             }
             let answer = pending.finish(&mut kit);
             assert_eq!((&*answer.body, answer.broken), (&b"\x88\x02\x03\xe9"[..], None), "{options} {phase:?}");
-            // The upstream gets a frame of its own, masked (RFC 6455 §5.3), even from a silent client, and then the end.
+            // The upstream gets a frame of its own, masked (RFC 6455 §5.3), also if the client is silent. Then its
+            // content ends.
             assert_eq!(next(&mut outbound), b"\x88\x82\0\0\0\0\x03\xe9");
             assert!(is_over(&mut outbound));
             let rest = if is_closed && seconds == 0 { 0 } else { 2 };
