@@ -26,9 +26,10 @@ pub(crate) struct BodyParser {
     step: BodyStep,
     /// Size: number of digits so far.
     digits: u8,
-    /// Length of this chunk's extensions, and of all extensions of this body.
-    extension: u16,
-    extensions: u16,
+    /// Length of this chunk's extensions.
+    chunk_extension_bytes: u16,
+    /// Length of all extensions of this body.
+    body_extension_bytes: u16,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,11 +64,11 @@ const SIZE_DIGITS_MAX: u8 = 64;
 
 impl BodyParser {
     pub(crate) const fn sized(bytes: u64) -> Self {
-        Self { count: bytes, step: BodyStep::Sized, digits: 0, extension: 0, extensions: 0 }
+        Self { count: bytes, step: BodyStep::Sized, digits: 0, chunk_extension_bytes: 0, body_extension_bytes: 0 }
     }
 
     pub(crate) const fn chunked() -> Self {
-        Self { count: 0, step: BodyStep::Size, digits: 0, extension: 0, extensions: 0 }
+        Self { count: 0, step: BodyStep::Size, digits: 0, chunk_extension_bytes: 0, body_extension_bytes: 0 }
     }
 
     /// Parses the input up to the first piece of content, the end of the content, or the first incomplete element.
@@ -95,7 +96,7 @@ impl BodyParser {
                 }
                 BodyStep::Size => self.handle_size(byte)?,
                 BodyStep::Space => {
-                    self.spend(1, limits)?;
+                    self.count_extension(1, limits)?;
                     match byte {
                         b' ' | b'\t' => {}
                         b';' => self.step = BodyStep::Extension,
@@ -107,7 +108,7 @@ impl BodyParser {
                     // Consume all bytes up to the line end at once.
                     let end = scan::value_end(input, at);
                     let len = u16::try_from(end - at).map_err(|_| ProtocolError::ChunkExtension)?;
-                    self.spend(len, limits)?;
+                    self.count_extension(len, limits)?;
                     at = end;
                     match input.get(at) {
                         None => continue,
@@ -126,7 +127,7 @@ impl BodyParser {
                 }
                 BodyStep::DataLf => {
                     expect(byte, b'\n', ProtocolError::ChunkEnd)?;
-                    *self = Self { extensions: self.extensions, ..Self::chunked() };
+                    *self = Self { body_extension_bytes: self.body_extension_bytes, ..Self::chunked() };
                 }
                 BodyStep::Trailers => return self.handle_trailers(&input[at..], at, limits, head),
             }
@@ -148,11 +149,11 @@ impl BodyParser {
                 self.count = self.count << 4 | u64::from(digit);
             }
             b';' if self.digits > 0 => {
-                self.extension = 0;
+                self.chunk_extension_bytes = 0;
                 self.step = BodyStep::Extension;
             }
             b' ' | b'\t' if self.digits > 0 => {
-                self.extension = 0;
+                self.chunk_extension_bytes = 0;
                 self.step = BodyStep::Space;
             }
             b'\r' if self.digits > 0 => self.step = BodyStep::SizeLf,
@@ -162,11 +163,11 @@ impl BodyParser {
     }
 
     // A body of one-byte chunks with long extensions would be cheap for the peer and expensive to parse.
-    fn spend(&mut self, len: u16, limits: &Limits) -> Result<(), ProtocolError> {
-        self.extension = self.extension.saturating_add(len);
-        self.extensions = self.extensions.saturating_add(len);
-        let too_long = self.extension > limits.chunk_extension_line_bytes_max
-            || self.extensions > limits.chunk_extension_bytes_max;
+    fn count_extension(&mut self, len: u16, limits: &Limits) -> Result<(), ProtocolError> {
+        self.chunk_extension_bytes = self.chunk_extension_bytes.saturating_add(len);
+        self.body_extension_bytes = self.body_extension_bytes.saturating_add(len);
+        let too_long = self.chunk_extension_bytes > limits.chunk_extension_line_bytes_max
+            || self.body_extension_bytes > limits.chunk_extension_bytes_max;
         if too_long { Err(ProtocolError::ChunkExtension) } else { Ok(()) }
     }
 

@@ -43,13 +43,13 @@ fn coding_fault(fields: &FieldMap) -> ProtocolError {
 
 /// The options of the Connection field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Options {
+pub(crate) struct ConnectionOptions {
     close: bool,
     keep_alive: bool,
     pub(crate) upgrade: bool,
 }
 
-impl Options {
+impl ConnectionOptions {
     #[inline(always)]
     pub(crate) fn of(fields: &FieldMap) -> Self {
         let mut options = Self::default();

@@ -437,21 +437,21 @@ impl Server {
             Parsed::Whole(len) => match examine(head) {
                 Ok(properties) => self.open(properties, head, skipped + len),
                 Err(fault) => {
-                    self.note(head);
+                    self.record_request(head);
                     self.fail(fault)
                 }
             },
         }
     }
 
-    fn note(&mut self, head: &Head) {
+    fn record_request(&mut self, head: &Head) {
         self.is_http_1_0 = head.version() == Version::Http10;
         self.is_head = head.method() == Method::Head;
         self.is_connect = head.method() == Method::Connect;
     }
 
     fn open(&mut self, properties: RequestProperties, head: &Head, consumed: usize) -> Handled {
-        self.note(head);
+        self.record_request(head);
         self.stream += 1;
         // Stream numbers are not reused.
         self.is_persistent = properties.is_persistent && self.stream < u32::MAX - 1;

@@ -23,7 +23,7 @@ use std::time::Instant;
 use causeway_message::WriteList;
 
 use crate::budget::BudgetUse;
-use crate::encode::Repeat;
+use crate::encode::HeadCache;
 use crate::error::{ConnectionError, ErrorCode};
 use crate::frame::{self, FrameHeader, HEADER_LEN, PAYLOAD_MAX, PREFACE, flag, kind};
 use crate::head::NoSink;
@@ -31,7 +31,7 @@ use crate::hpack::{Decoder, Encoder, Sink, TABLE_BYTES_MAX};
 use crate::priority::{Priority, Rotation};
 use crate::settings::{PeerSettings, Settings};
 use crate::stream::{Local, Remote, RequestKind, Stream, Streams};
-use crate::window::{Receive, WINDOW_DEFAULT, Window};
+use crate::window::{ReceiveWindow, WINDOW_DEFAULT, Window};
 
 /// Upper bound on the number of a client's streams that we reset most recently and whose late frames are still ignored.
 const RESETS_KEPT_MAX: u32 = 8192;
@@ -43,13 +43,13 @@ pub(crate) struct Connection {
     pub(crate) streams: Streams,
     pub(crate) decoder: Decoder,
     pub(crate) encoder: Encoder,
-    pub(crate) repeat: Repeat,
+    pub(crate) head_cache: HeadCache,
     pub(crate) budget_use: BudgetUse,
     pub(crate) rotation: Rotation,
     role: Role,
     inbound: InputState,
     send: Window,
-    receive: Receive,
+    receive: ReceiveWindow,
     /// The highest stream that either side opened.
     pub(crate) last: u32,
     // The last range of skipped streams: closed, and never used.
@@ -83,13 +83,13 @@ enum InputState {
     },
     /// Bytes left of a frame that is ignored.
     Skip(u32),
-    Block(Box<Joined>),
+    Block(Box<PartialBlock>),
     Over,
 }
 
 /// A field block that is continued by further frames.
 #[derive(Debug)]
-struct Joined {
+struct PartialBlock {
     stream: u32,
     end_stream: bool,
     self_dependent: bool,
@@ -153,13 +153,13 @@ impl Connection {
             streams: Streams::default(),
             decoder: Decoder::new(settings.decoder_table_bytes()),
             encoder: Encoder::new(settings.encoder_table_bytes.min(TABLE_BYTES_MAX)),
-            repeat: Repeat::default(),
+            head_cache: HeadCache::default(),
             budget_use: BudgetUse::new(&settings.budgets),
             rotation: Rotation::default(),
             inbound: if role == Role::Server { InputState::Preface } else { InputState::Settings },
             role,
             send: Window::new(WINDOW_DEFAULT),
-            receive: Receive::new(settings.connection_window.max(WINDOW_DEFAULT)),
+            receive: ReceiveWindow::new(settings.connection_window.max(WINDOW_DEFAULT)),
             last: 0,
             gap: (0, 0),
             resets: VecDeque::new(),
@@ -340,7 +340,7 @@ impl Connection {
         // Only a block in several frames is copied.
         self.partial = true;
         let bytes = fragment.to_vec();
-        let joined = Joined { stream: frame.stream, end_stream, self_dependent, continuations: 0, bytes };
+        let joined = PartialBlock { stream: frame.stream, end_stream, self_dependent, continuations: 0, bytes };
         self.inbound = InputState::Block(Box::new(joined));
         Ok(InputStep::Done)
     }
@@ -367,7 +367,7 @@ impl Connection {
         if !frame.has(flag::END_HEADERS) {
             return Ok(InputStep::Done);
         }
-        let Joined { stream, end_stream, self_dependent, ref mut bytes, .. } = **joined;
+        let PartialBlock { stream, end_stream, self_dependent, ref mut bytes, .. } = **joined;
         let bytes = BlockBytes::Joined(std::mem::take(bytes));
         self.inbound = InputState::Frame;
         self.partial = false;
@@ -394,7 +394,7 @@ impl Connection {
         self.streams.open(Stream {
             id,
             send: Window::new(self.peer.initial_window),
-            receive: Receive::new(self.settings.stream_window),
+            receive: ReceiveWindow::new(self.settings.stream_window),
             unread: 0,
             priority,
             turn: self.rotation.last(),

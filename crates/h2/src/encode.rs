@@ -1,8 +1,8 @@
 //! Encoding of heads and trailers as frames (RFC 9113 §6.2, §8).
 //!
-//! - `repeat`: a cache for a head that is sent repeatedly
+//! - `head_cache`: a cache for a head that is sent repeatedly
 
-mod repeat;
+mod head_cache;
 
 use causeway_message::{
     FieldMap, KnownName, NameRef, ResponseHead, StatusCode, WriteList, names, syntax::write_number,
@@ -12,7 +12,7 @@ use crate::frame::{self, HEADER_LEN, flag, kind};
 use crate::head::is_connection_specific;
 use crate::hpack::Encoder;
 
-pub(crate) use repeat::Repeat;
+pub(crate) use head_cache::HeadCache;
 
 /// The Content-Length of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,16 +82,16 @@ pub(crate) fn response_head(
     length: Length,
     date: &[u8; 29],
     encoder: &mut Encoder,
-    repeat: &mut Repeat,
+    head_cache: &mut HeadCache,
     out: &mut WriteList,
 ) {
-    if let Some(block) = repeat.block(head, status, length, date, encoder) {
+    if let Some(block) = head_cache.block(head, status, length, date, encoder) {
         return out.put(block);
     }
     // The state is compared after encoding: a block that inserted into the table cannot be repeated.
     let (before, position) = (encoder.state(), out.position());
     put_response(head, status, length, date, encoder, out);
-    repeat.note((head, status, length, date), before, encoder, out.copied_since(position));
+    head_cache.note((head, status, length, date), before, encoder, out.copied_since(position));
 }
 
 fn put_response(

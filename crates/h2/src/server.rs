@@ -1,7 +1,7 @@
 //! One connection in the server's role (RFC 9113).
 //!
 //! ```text
-//! life:  Open ──drain──► Draining ──PING acknowledged, timeout, too many requests──► Last ──no stream──► should_close
+//! shutdown:  Open ──drain──► Draining ──PING acknowledged, timeout, too many requests──► Last ──no stream──► should_close
 //!          └────────── a fault, a timeout, or the peer is gone ──► the input ends (`InputState::Over`)
 //! ```
 //! - `field_blocks`: handles field blocks
@@ -41,7 +41,7 @@ const DRAIN_PING: [u8; 8] = *b"goaway 1";
 #[derive(Debug)]
 pub struct Server {
     connection: Connection,
-    life: Life,
+    shutdown: ShutdownPhase,
     // The peer has closed its sending side.
     eof: bool,
     // The priorities of streams that are not open yet; usually empty.
@@ -49,7 +49,7 @@ pub struct Server {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Life {
+enum ShutdownPhase {
     Open,
     /// The first GOAWAY was sent, without a last stream.
     Draining {
@@ -66,7 +66,7 @@ impl Server {
     pub fn new(settings: Rc<Settings>) -> Self {
         Self {
             connection: Connection::new(settings, Role::Server),
-            life: Life::Open,
+            shutdown: ShutdownPhase::Open,
             eof: false,
             early_priorities: Vec::new(),
         }
@@ -94,7 +94,7 @@ impl Server {
             WaitsFor::Head
         } else if !connection.streams.is_empty() {
             WaitsFor::Nothing
-        } else if let Life::Draining { .. } = self.life {
+        } else if let ShutdownPhase::Draining { .. } = self.shutdown {
             WaitsFor::Acknowledgement
         } else {
             WaitsFor::KeepAlive
@@ -105,14 +105,14 @@ impl Server {
     #[must_use]
     pub fn should_close(&self) -> bool {
         // In `Draining` the connection stays open: requests may still be in flight.
-        let is_ending = self.eof || matches!(self.life, Life::Last(_));
+        let is_ending = self.eof || matches!(self.shutdown, ShutdownPhase::Last(_));
         self.connection.is_over() || is_ending && self.connection.streams.is_empty()
     }
 
     /// Whether no further stream will be opened.
     #[must_use]
     pub fn is_last(&self) -> bool {
-        self.connection.is_over() || self.eof || matches!(self.life, Life::Last(_))
+        self.connection.is_over() || self.eof || matches!(self.shutdown, ShutdownPhase::Last(_))
     }
 
     /// Whether no stream is open and no byte of a frame is pending.
@@ -184,7 +184,7 @@ impl Server {
                 Ok(InputStep::Reset(stream, _)) => Some(Event::Reset { stream: StreamId(stream) }),
                 Ok(InputStep::Pong(payload)) => {
                     // The acknowledgement shows that the peer has received the first GOAWAY.
-                    if payload == DRAIN_PING && matches!(self.life, Life::Draining { .. }) {
+                    if payload == DRAIN_PING && matches!(self.shutdown, ShutdownPhase::Draining { .. }) {
                         self.send_goaway(out);
                     }
                     None
@@ -238,9 +238,9 @@ impl Server {
     /// Begins a graceful shutdown (RFC 9113 §6.8): requests in flight are still accepted, until the peer has received
     /// the first GOAWAY.
     pub fn drain(&mut self, out: &mut WriteList) {
-        if self.life == Life::Open && !self.connection.is_over() {
+        if self.shutdown == ShutdownPhase::Open && !self.connection.is_over() {
             self.connection.send_preface_once(out);
-            self.life = Life::Draining { left: self.connection.settings.streams_max };
+            self.shutdown = ShutdownPhase::Draining { left: self.connection.settings.streams_max };
             frame::put_goaway(STREAM_MAX, ErrorCode::NoError, out);
             frame::put_ping(0, DRAIN_PING, out);
         }
@@ -288,7 +288,7 @@ impl Server {
     ) {
         // Stream 1 of an upgraded connection may be answered before any byte is received.
         self.connection.send_preface_once(out);
-        let Connection { streams, encoder, repeat, peer, .. } = &mut self.connection;
+        let Connection { streams, encoder, head_cache, peer, .. } = &mut self.connection;
         let Some(entry) = streams.get_mut(stream.0) else { return };
         if entry.local != Local::HeadPending {
             return;
@@ -314,7 +314,15 @@ impl Server {
         let end = if entry.local == Local::Ended { EndStream::Stream } else { EndStream::Open };
         let frame = HeadersFrame::begin(stream.0, out);
         let switches = framing == Framing::Tunnel && status.is_informational();
-        encode::response_head(head, if switches { StatusCode::OK } else { status }, length, date, encoder, repeat, out);
+        encode::response_head(
+            head,
+            if switches { StatusCode::OK } else { status },
+            length,
+            date,
+            encoder,
+            head_cache,
+            out,
+        );
         frame.end(end, peer.frame_max, out);
         // HTTP/2 has no such field: a handler that closes the connection shuts it down gracefully, as in Go.
         if head.fields().has_token(names::CONNECTION, "close") {
@@ -358,14 +366,14 @@ impl Server {
     // RFC 9113 §6.8: announces the last stream that is served; frames on later streams are ignored.
     #[cold]
     fn send_goaway(&mut self, out: &mut WriteList) {
-        self.life = Life::Last(self.connection.last);
+        self.shutdown = ShutdownPhase::Last(self.connection.last);
         frame::put_goaway(self.connection.last, ErrorCode::NoError, out);
     }
 
     #[cold]
     fn fail(&mut self, fault: ConnectionError, input: &[u8], out: &mut WriteList) -> Handled {
         // RFC 9113 §6.8: a later GOAWAY must not raise the last stream.
-        let last = if let Life::Last(last) = self.life { last } else { self.connection.last };
+        let last = if let ShutdownPhase::Last(last) = self.shutdown { last } else { self.connection.last };
         self.connection.fail(fault, last, out);
         Handled { consumed: input.len(), event: Some(Event::Broken) }
     }

@@ -25,7 +25,7 @@ pub struct Settings {
     pub head_bytes_max: u32,
     /// Size of the decoded heads of all open streams, beyond which a new one is refused; 1 MiB. A compressed head can
     /// be a hundredth of its decoded size, so a client could fill much memory with few bytes.
-    pub heads_bytes_max: u32,
+    pub open_heads_bytes_max: u32,
     /// Number of fields in a head, and in a trailer section; 100. A Cookie that is split into pieces counts once.
     pub fields_max: u16,
     /// Length of the request target; 16 KiB.
@@ -65,7 +65,7 @@ impl Default for Settings {
             header_table_bytes: TABLE_BYTES_DEFAULT,
             encoder_table_bytes: TABLE_BYTES_DEFAULT,
             head_bytes_max: 32 * 1024,
-            heads_bytes_max: 1024 * 1024,
+            open_heads_bytes_max: 1024 * 1024,
             fields_max: 100,
             target_bytes_max: 16 * 1024,
             trailers_bytes_max: 8 * 1024,
@@ -115,8 +115,8 @@ impl Settings {
         let is_server = role == Role::Server;
         let mut entries = [(0, 0); 6];
         let mut count = 0;
-        let mut put = |is_said: bool, setting, value| {
-            if is_said {
+        let mut put = |is_sent: bool, setting, value| {
+            if is_sent {
                 entries[count] = (setting, value);
                 count += 1;
             }

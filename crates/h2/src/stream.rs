@@ -14,7 +14,7 @@
 //! it.
 
 use crate::priority::Priority;
-use crate::window::{Receive, Window};
+use crate::window::{ReceiveWindow, Window};
 
 #[cfg(test)]
 const _: () = assert!(size_of::<Stream>() <= 72);
@@ -26,7 +26,7 @@ pub(crate) const STREAM_MAX: u32 = 0x7fff_ffff;
 pub(crate) struct Stream {
     pub(crate) id: u32,
     pub(crate) send: Window,
-    pub(crate) receive: Receive,
+    pub(crate) receive: ReceiveWindow,
     /// Bytes passed to the driver and not released yet.
     pub(crate) unread: u32,
     pub(crate) priority: Priority,

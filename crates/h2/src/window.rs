@@ -45,12 +45,12 @@ impl Window {
 /// less. More of them let a distant peer send more: in each round trip it can send the window less the part that is
 /// read but not announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Receive {
+pub(crate) struct ReceiveWindow {
     left: i32,
     unannounced: u32,
 }
 
-impl Receive {
+impl ReceiveWindow {
     pub(crate) const fn new(bytes: u32) -> Self {
         Self { left: bytes as i32, unannounced: 0 }
     }
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn window_updates_are_sent_for_a_quarter_of_a_window() {
-        let mut receive = Receive::new(100);
+        let mut receive = ReceiveWindow::new(100);
         assert_eq!(receive.take(101, 0), Err(ConnectionError::FLOW_CONTROL));
         assert_eq!((receive.take(100, 0), receive.take(1, 0)), (Ok(()), Err(ConnectionError::FLOW_CONTROL)));
         receive.add_read(24);
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(receive.take(1, 10), Err(ConnectionError::FLOW_CONTROL));
         assert_eq!((receive.left(), receive.take(0, 0)), (-10, Ok(())), "no content");
         // A large window.
-        let mut receive = Receive::new(1 << 20);
+        let mut receive = ReceiveWindow::new(1 << 20);
         receive.add_read(STREAM_STEP_MAX - 1);
         assert_eq!(receive.announce(1 << 20, STREAM_STEP_MAX), 0);
         receive.add_read(1);

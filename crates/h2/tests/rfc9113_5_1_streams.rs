@@ -171,7 +171,7 @@ fn streams_beyond_the_limit_are_refused() {
 #[test]
 fn heads_of_open_streams() {
     // `get` has four pseudo-fields with 32 bytes each, and about 40 bytes of text.
-    let own = Settings { heads_bytes_max: 300, ..Settings::default() };
+    let own = Settings { open_heads_bytes_max: 300, ..Settings::default() };
     let mut peer = Peer::connected(own);
     peer.feed(&[get(1), get(3), get(5)].concat());
     assert_eq!(peer.take(), "< 1 GET / host=a.test\n< 3 GET / host=a.test\n> 5 RST_STREAM REFUSED_STREAM");

@@ -3,7 +3,7 @@
 use causeway_message::{BodyLength, ResponseHead, StatusCode, Version};
 
 use crate::error::ProtocolError;
-use crate::framing::{Options, body_length};
+use crate::framing::{ConnectionOptions, body_length};
 
 /// The kind of a request, as far as it decides how its response is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +74,6 @@ pub(super) fn examine(
     Ok(ResponseKind::Final {
         body,
         until_close,
-        is_persistent: Options::of(fields).is_persistent(is_http_1_0) && !until_close,
+        is_persistent: ConnectionOptions::of(fields).is_persistent(is_http_1_0) && !until_close,
     })
 }

@@ -3,7 +3,7 @@
 use causeway_message::{BodyLength, FieldMap, Head, Method, Target, TargetForm, Version, is_host_port, names};
 
 use crate::error::ProtocolError;
-use crate::framing::{Options, body_length};
+use crate::framing::{ConnectionOptions, body_length};
 
 /// The properties of a head that the machine keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(super) fn examine(head: &Head) -> Result<RequestProperties, ProtocolError> {
     let body = body_length(fields, is_http_1_0)?;
     let is_expecting = expects_continue(fields, is_http_1_0)?;
     let has_content = !matches!(body, BodyLength::None | BodyLength::Sized(0));
-    let options = Options::of(fields);
+    let options = ConnectionOptions::of(fields);
     // RFC 9110 §7.8: Upgrade counts only if Connection lists it, and never in HTTP/1.0.
     let upgrade =
         !is_http_1_0 && options.upgrade && fields.contains(names::UPGRADE) || head.method() == Method::Connect;

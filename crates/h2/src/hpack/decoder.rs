@@ -81,7 +81,7 @@ impl Decoder {
                 _ => self.literal(4, &mut rest, false, sink)?,
             }
         }
-        self.table.settle();
+        self.table.shrink();
         Ok(())
     }
 

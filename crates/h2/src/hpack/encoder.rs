@@ -310,7 +310,7 @@ impl Encoder {
                 put_number(SIZE, smallest, out);
             }
             put_number(SIZE, last, out);
-            self.table.settle();
+            self.table.shrink();
         }
     }
 }

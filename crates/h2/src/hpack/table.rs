@@ -220,7 +220,7 @@ impl Table {
 
     /// Frees memory that only a large field needed. Call it between two blocks.
     #[inline]
-    pub(super) fn settle(&mut self) {
+    pub(super) fn shrink(&mut self) {
         let kept = KEPT_MIN.max(2 * self.size_max as usize);
         if self.bytes.capacity() > kept {
             self.move_to_start();

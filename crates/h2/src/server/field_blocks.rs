@@ -2,7 +2,7 @@
 
 use causeway_message::{Head, StreamId, WriteList};
 
-use super::{Life, Server, short_end};
+use super::{Server, ShutdownPhase, short_end};
 use crate::connection::{FieldBlock, InputStep};
 use crate::error::{ConnectionError, ErrorCode};
 use crate::event::Event;
@@ -36,7 +36,7 @@ impl Server {
         match request {
             Ok(request) => {
                 let event = self.open_request(id, request, block.end_stream);
-                if let Life::Draining { left } = &mut self.life {
+                if let ShutdownPhase::Draining { left } = &mut self.shutdown {
                     // A peer that keeps sending requests without acknowledging our PING has received the GOAWAY
                     // nevertheless.
                     *left = left.saturating_sub(1);
@@ -89,12 +89,14 @@ impl Server {
     fn refusal(&self, id: u32) -> Option<Refusal> {
         let streams = &self.connection.streams;
         let streams_max = self.connection.settings.streams_max as usize;
-        match self.life {
+        match self.shutdown {
             // RFC 9113 §6.8: streams after the last one are ignored.
-            Life::Last(last) if id > last => Some(Refusal::Ignore),
+            ShutdownPhase::Last(last) if id > last => Some(Refusal::Ignore),
             _ if streams.len() >= streams_max && streams.counted() >= streams_max => Some(Refusal::Reset),
             // Tested before the block is decoded, so the sum exceeds its bound by one head at most.
-            _ if streams.heads_bytes() >= u64::from(self.connection.settings.heads_bytes_max) => Some(Refusal::Reset),
+            _ if streams.heads_bytes() >= u64::from(self.connection.settings.open_heads_bytes_max) => {
+                Some(Refusal::Reset)
+            }
             _ => None,
         }
     }

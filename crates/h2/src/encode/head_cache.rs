@@ -14,15 +14,15 @@ const BYTES_MAX: usize = 1024;
 
 /// The cache of one connection. Empty until a head occurs twice.
 #[derive(Debug, Default)]
-pub(crate) struct Repeat {
+pub(crate) struct HeadCache {
     /// A cheap fingerprint of the last head: its status, the number of its fields, the length of its arena. A head is
     /// copied only if it matches.
     shape: (StatusCode, usize, usize),
-    known: Option<Box<RepeatedBlock>>,
+    known: Option<Box<CachedBlock>>,
 }
 
 #[derive(Debug)]
-struct RepeatedBlock {
+struct CachedBlock {
     fields: FieldMap,
     status: StatusCode,
     length: Length,
@@ -31,7 +31,7 @@ struct RepeatedBlock {
     block: Vec<u8>,
 }
 
-impl Repeat {
+impl HeadCache {
     /// Returns the encoded block if the head is cached and the table is unchanged.
     #[inline]
     pub(super) fn block(
@@ -71,7 +71,7 @@ impl Repeat {
         }
         let known = self.known.get_or_insert_with(|| {
             let (fields, block) = (FieldMap::new(), Vec::new());
-            Box::new(RepeatedBlock { fields, status, length, date: *date, table, block })
+            Box::new(CachedBlock { fields, status, length, date: *date, table, block })
         });
         (known.status, known.length, known.date, known.table) = (status, length, *date, table);
         // Reuse the memory of the previous head.
@@ -128,7 +128,8 @@ mod tests {
     #[test]
     fn a_cached_block_equals_the_encoded_head() {
         for seed in 0..200u64 {
-            let (mut encoder, mut repeat, mut decoder) = (Encoder::new(4096), Repeat::default(), Decoder::new(4096));
+            let (mut encoder, mut head_cache, mut decoder) =
+                (Encoder::new(4096), HeadCache::default(), Decoder::new(4096));
             let (mut random, mut kind, mut known) = (seed, 0, 0);
             for round in 0..200 {
                 random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -143,9 +144,9 @@ mod tests {
                 let length = if dice % 16 == 1 { Length::Bytes(7) } else { Length::Bytes(13) };
                 let date =
                     if dice % 64 == 2 { b"Sun, 06 Nov 1994 08:49:37 GMT" } else { b"Sun, 06 Nov 1994 08:49:38 GMT" };
-                known += u32::from(repeat.block(&head, head.status(), length, date, &encoder).is_some());
+                known += u32::from(head_cache.block(&head, head.status(), length, date, &encoder).is_some());
                 let mut out = WriteList::new();
-                response_head(&head, head.status(), length, date, &mut encoder, &mut repeat, &mut out);
+                response_head(&head, head.status(), length, date, &mut encoder, &mut head_cache, &mut out);
                 let mut want = vec![format!(":status: {}", head.status().as_u16())];
                 want.extend(head.fields().lines().map(|FieldLine { name, value, is_sensitive }| {
                     let never_indexed = is_sensitive || name == NameRef::Known(names::SET_COOKIE);
