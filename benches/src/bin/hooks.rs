@@ -54,9 +54,9 @@ impl RequestHooks {
     fn new() -> Self {
         Self {
             connection: Stamp::default(),
-            handler: Span::named("respond"),
-            request: Point::named("request"),
-            route: Point::named("route /"),
+            handler: Span::intern("respond"),
+            request: Point::intern("request"),
+            route: Point::intern("route /"),
         }
     }
 
@@ -187,7 +187,7 @@ fn tables(time: Duration) {
             HookCase::new("recording", Recording, 24, || recording.hooked()),
         ],
     );
-    let point = Point::named("request");
+    let point = Point::intern("request");
     run(
         "hooks",
         "one",

@@ -52,7 +52,7 @@ use curve::{Curve, CurveErrors};
 pub struct Analyst<N> {
     request: ProfileRequest,
     naming: N,
-    is_superfluous: Arc<AtomicBool>,
+    is_cancelled: Arc<AtomicBool>,
 }
 
 /// The time limit of an analysis.
@@ -60,8 +60,8 @@ struct TimeLimit {
     began: Instant,
     /// Nanoseconds.
     worked: AtomicU64,
-    effort: AnalysisLimits,
-    is_superfluous: Arc<AtomicBool>,
+    limits: AnalysisLimits,
+    is_cancelled: Arc<AtomicBool>,
 }
 
 impl TimeLimit {
@@ -70,8 +70,8 @@ impl TimeLimit {
     fn is_within(&self, part: f64, windows: usize) -> bool {
         let worked = own::charge_cpu_time();
         let worked = Duration::from_nanos(self.worked.fetch_add(worked, Relaxed) + worked);
-        let spent = if self.effort.is_final { self.began.elapsed() } else { worked };
-        !self.is_superfluous.load(Relaxed) && (windows < 2 || spent < self.effort.time.mul_f64(part))
+        let spent = if self.limits.is_final { self.began.elapsed() } else { worked };
+        !self.is_cancelled.load(Relaxed) && (windows < 2 || spent < self.limits.time.mul_f64(part))
     }
 }
 
@@ -96,13 +96,13 @@ struct TargetContext<'a> {
     /// Whether too many units are fixed in a replay, because no hook reported the cause of their waits.
     is_fixed: bool,
     /// The time without hooks, as a fraction of the recorded time.
-    bare: f64,
+    fraction_without_hooks: f64,
 }
 
 impl<N: TargetSource> Analyst<N> {
     /// Makes an analyst for a request.
     pub fn new(request: ProfileRequest, naming: N) -> Self {
-        Self { request, naming, is_superfluous: Arc::default() }
+        Self { request, naming, is_cancelled: Arc::default() }
     }
 
     /// Returns the source of names.
@@ -110,20 +110,20 @@ impl<N: TargetSource> Analyst<N> {
         &mut self.naming
     }
 
-    /// Uses `is_superfluous`: when it is set, the current analysis ends soon, because its results are no longer needed.
+    /// Uses `is_cancelled`: when it is set, the current analysis ends soon, because its results are no longer needed.
     #[must_use]
-    pub fn ending_by(mut self, is_superfluous: Arc<AtomicBool>) -> Self {
-        self.is_superfluous = is_superfluous;
+    pub fn with_cancellation(mut self, is_cancelled: Arc<AtomicBool>) -> Self {
+        self.is_cancelled = is_cancelled;
         self
     }
 
     /// Computes the results from all evidence so far.
-    pub fn analyse(&mut self, evidence: &Evidence, effort: AnalysisLimits) -> Finding {
-        let is_superfluous = Arc::clone(&self.is_superfluous);
-        let watch = TimeLimit { began: Instant::now(), worked: AtomicU64::new(0), effort, is_superfluous };
-        let names = progress::points();
+    pub fn analyse(&mut self, evidence: &Evidence, limits: AnalysisLimits) -> Finding {
+        let is_cancelled = Arc::clone(&self.is_cancelled);
+        let time_limit = TimeLimit { began: Instant::now(), worked: AtomicU64::new(0), limits, is_cancelled };
+        let names = progress::point_names();
         let points = points(&names, &evidence.recordings, &self.request.progress);
-        let usual = WindowDefaults::of(&evidence.recordings, evidence.hook);
+        let defaults = WindowDefaults::of(&evidence.recordings, evidence.hook);
         let utilisation = utilisation(&evidence.recordings);
         let has_load = evidence.recordings.iter().any(|one| one.has_load);
         let clients = evidence.recordings.iter().fold(ClientBehaviour::default(), |all, one| all.and(one.clients));
@@ -135,7 +135,7 @@ impl<N: TargetSource> Analyst<N> {
         self.naming.recorded(&kinds, &upstreams);
         own::wait_while_suspended();
         // Half as many during the measurement: the processors belong to the program.
-        let most = if effort.is_final { SCREENED_TARGETS_MAX } else { SCREENED_TARGETS_MAX / 2 };
+        let most = if limits.is_final { SCREENED_TARGETS_MAX } else { SCREENED_TARGETS_MAX / 2 };
         let mut targets = self.naming.targets(&self.request.targets, most);
         let mut unknown = reasons::unknown(&self.request.targets, &targets, || self.naming.names());
         unknown.extend(reasons::unknown_progress(&self.request.progress, &names, |point| evidence.hits(point) > 0));
@@ -144,7 +144,7 @@ impl<N: TargetSource> Analyst<N> {
             targets.retain(|target| self.request.targets.iter().any(|wanted| is_meant(wanted, &target.name, &names)));
         }
 
-        let screened = self.screen(evidence, &usual, &targets, &points, &verdict, &watch);
+        let screened = self.screen(evidence, &defaults, &targets, &points, &verdict, &time_limit);
         let common = common_speedup(&self.request.speedups);
         let mut cases: Vec<TargetResults<'_>> = targets
             .iter()
@@ -188,7 +188,7 @@ impl<N: TargetSource> Analyst<N> {
             },
             perturbation: self.perturbation(evidence),
             reasons: unknown,
-            stacks: if effort.is_final { self.naming.stacks() } else { Vec::new() },
+            stacks: if limits.is_final { self.naming.stacks() } else { Vec::new() },
             ..self.request.report()
         };
         // A smaller error of the replay only widens the intervals.
@@ -196,9 +196,16 @@ impl<N: TargetSource> Analyst<N> {
         // A replay of fixed units reproduces any recording.
         let is_fixed = screened.baseline.first().is_some_and(|first| first.unexplained > NOTED_UNEXPLAINED);
         let is_faithful = misfit(&fidelity) < REPLAY_UNFAITHFUL && !is_fixed;
-        let bare = bare.first().map_or(1.0, |&[time, _]| time);
-        let ground =
-            TargetContext { targets: &targets, evidence, names: &names, points: &points, is_faithful, is_fixed, bare };
+        let fraction_without_hooks = bare.first().map_or(1.0, |&[time, _]| time);
+        let ground = TargetContext {
+            targets: &targets,
+            evidence,
+            names: &names,
+            points: &points,
+            is_faithful,
+            is_fixed,
+            fraction_without_hooks,
+        };
         for case in &cases {
             let target = self.target(case, &ground, &mut report);
             report.targets.push(target);
@@ -223,7 +230,7 @@ impl<N: TargetSource> Analyst<N> {
                 points: names.len(),
                 common,
                 modes: self.request.modes,
-                is_final: effort.is_final,
+                is_final: limits.is_final,
             },
         );
         let point = points.first().copied();
@@ -231,7 +238,7 @@ impl<N: TargetSource> Analyst<N> {
     }
 
     fn target(&self, case: &TargetResults<'_>, ground: &TargetContext<'_>, report: &mut Report) -> TargetReport {
-        let (target, TargetContext { targets, evidence, names, points, is_faithful, is_fixed, bare }) =
+        let (target, TargetContext { targets, evidence, names, points, is_faithful, is_fixed, fraction_without_hooks }) =
             (case.target, *ground);
         // Blocks of a function are also those of its only caller.
         let same: Vec<&str> =
@@ -242,7 +249,10 @@ impl<N: TargetSource> Analyst<N> {
         let phase = within.and_then(|(_, within)| confirm::phase(&target.weights, &evidence.kinds, within));
         let (factor, error) = reasons::phase(&target.name, phase, &mut report.reasons);
         // The time saved excludes hooks, but the time per unit of the run includes them.
-        let phase = (factor / bare, error.hypot(ALLOWANCE_HOOKS * bare.ln() / NORMAL_QUANTILE));
+        let phase = (
+            factor / fraction_without_hooks,
+            error.hypot(ALLOWANCE_HOOKS * fraction_without_hooks.ln() / NORMAL_QUANTILE),
+        );
         let confirmed =
             points.first().map_or_else(Vec::new, |&point| curve::confirmed(&blocks, point, target.share, phase));
         let (screened, latency) =

@@ -167,7 +167,7 @@ mod tests {
     fn spans_nest_and_sites_replace_each_other() {
         let worker = of_thread(&Account::new(0, "worker-7"));
         assert_eq!(worker, of_thread(&Account::new(1, "worker-12")));
-        let (a, b) = (Span::named("kinds a"), Span::named("kinds b"));
+        let (a, b) = (Span::intern("kinds a"), Span::intern("kinds b"));
         let inner = in_span(in_span(worker, a), b);
         assert_eq!(inner, in_span(in_span(worker, a), b));
         assert_ne!(inner, in_span(in_span(worker, b), a));

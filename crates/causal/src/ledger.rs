@@ -218,14 +218,14 @@ impl Ledger {
     /// at 0. It has to pay all pauses since then, unless this first hook reports that it was blocked.
     pub fn join(&self, account: &Account, window: u32) {
         account.window.store(window, Relaxed);
-        account.credited_until.store(self.began(), Relaxed);
-        account.delay.store(0, Relaxed);
-        account.excess.store(0, Relaxed);
+        account.credited_until_ns.store(self.began(), Relaxed);
+        account.delay_ns.store(0, Relaxed);
+        account.excess_ns.store(0, Relaxed);
         account.cause_time.store(0, Relaxed);
         account.activity.store(JOINED, Relaxed);
         // A block that is older than the window counts from the window's begin.
-        if account.blocked_since.load(Relaxed) != 0 {
-            account.blocked_since.store(self.began(), Relaxed);
+        if account.blocked_since_ns.load(Relaxed) != 0 {
+            account.blocked_since_ns.store(self.began(), Relaxed);
         }
     }
 
@@ -233,25 +233,26 @@ impl Ledger {
     /// delay.
     pub fn begin(&self, account: &Account, window: u32, now: u64) {
         self.join(account, window);
-        account.blocked_since.store(0, Relaxed);
-        account.credited_until.store(now, Relaxed);
+        account.blocked_since_ns.store(0, Relaxed);
+        account.credited_until_ns.store(now, Relaxed);
         // Starting at G means no debt: the pauses so far were before the thread existed.
-        account.delay.store(self.largest_delay(now), Relaxed);
+        account.delay_ns.store(self.largest_delay(now), Relaxed);
     }
 
     /// Credits the thread with the time that it ran since its last credit. Call it before the thread's kind of work
     /// changes, and at each synchronisation with other threads.
     #[inline]
     pub fn credit(&self, account: &Account, now: u64) {
-        if account.blocked_since.load(Relaxed) != 0 || !self.has_joined(account) {
+        if account.blocked_since_ns.load(Relaxed) != 0 || !self.has_joined(account) {
             return;
         }
         if account.activity.load(Relaxed) == JOINED {
             account.activity.store(WORKING, Relaxed);
         }
-        let ran = now.saturating_sub(account.credited_until.load(Relaxed)).saturating_sub(self.hook_cost.load(Relaxed));
-        // Never move `credited_until` back: the time before it is already credited.
-        account.credited_until.store(now.max(account.credited_until.load(Relaxed)), Relaxed);
+        let ran =
+            now.saturating_sub(account.credited_until_ns.load(Relaxed)).saturating_sub(self.hook_cost.load(Relaxed));
+        // Never move `credited_until_ns` back: the time before it is already credited.
+        account.credited_until_ns.store(now.max(account.credited_until_ns.load(Relaxed)), Relaxed);
         let kind = account.kind.load(Relaxed) as usize;
         let weight = self.weights.get(kind).map_or(0, |weight| weight.load(Relaxed));
         if weight == 0 {
@@ -262,8 +263,8 @@ impl Ledger {
             Some(runnable) => part(ran, runnable.load(Relaxed)),
             None => ran,
         };
-        let delay = account.delay.load(Relaxed) + part(ran, weight);
-        account.delay.store(delay, Relaxed);
+        let delay = account.delay_ns.load(Relaxed) + part(ran, weight);
+        account.delay_ns.store(delay, Relaxed);
         self.largest.fetch_max(delay, Relaxed);
     }
 
@@ -277,11 +278,11 @@ impl Ledger {
     /// Takes the excess of earlier sleeps off the thread's debt, and returns the pause that is then due, or 0.
     #[must_use]
     pub fn take_due_pause(&self, account: &Account, urgency: Urgency, now: u64) -> u64 {
-        let debt = self.largest_delay(now).saturating_sub(account.delay.load(Relaxed));
-        let excess = account.excess.load(Relaxed);
+        let debt = self.largest_delay(now).saturating_sub(account.delay_ns.load(Relaxed));
+        let excess = account.excess_ns.load(Relaxed);
         let paid = debt.min(excess);
-        account.delay.fetch_add(paid, Relaxed);
-        account.excess.store(excess - paid, Relaxed);
+        account.delay_ns.fetch_add(paid, Relaxed);
+        account.excess_ns.store(excess - paid, Relaxed);
         // A smaller debt is kept: the overshoot of a sleep is large compared with it.
         let least = if urgency == Urgency::Awaited { DEBT_URGENT } else { DEBT_QUANTUM };
         if debt - paid < least { 0 } else { debt - paid }
@@ -291,15 +292,15 @@ impl Ledger {
     /// not raise G, so it pauses no other thread.
     pub fn paid(&self, account: &Account, pause: u64, since: u64, now: u64) {
         let slept = now.saturating_sub(since);
-        account.delay.fetch_add(pause.min(slept), Relaxed);
-        account.excess.fetch_add(slept.saturating_sub(pause), Relaxed);
-        account.credited_until.store(now, Relaxed);
+        account.delay_ns.fetch_add(pause.min(slept), Relaxed);
+        account.excess_ns.fetch_add(slept.saturating_sub(pause), Relaxed);
+        account.credited_until_ns.store(now, Relaxed);
         self.slept.fetch_add(slept, Relaxed);
     }
 
     /// Returns clock time minus the thread's virtual time: its delay and the excess of its sleeps.
     fn delay(account: &Account) -> u64 {
-        account.delay.load(Relaxed) + account.excess.load(Relaxed)
+        account.delay_ns.load(Relaxed) + account.excess_ns.load(Relaxed)
     }
 
     fn set_delay(&self, account: &Account, delay: u64, now: u64) {
@@ -310,8 +311,8 @@ impl Ledger {
         }
         // The part above G must not raise G, so it goes into the excess.
         let counted = delay.min(self.largest_delay(now));
-        account.delay.store(counted, Relaxed);
-        account.excess.store(delay - counted, Relaxed);
+        account.delay_ns.store(counted, Relaxed);
+        account.excess_ns.store(delay - counted, Relaxed);
     }
 
     /// Returns the thread's virtual time, plus an offset: never 0, and below [`Self::start`] before the window's begin.
@@ -367,7 +368,7 @@ impl Ledger {
     fn unblocked(&self, account: &Account, blocked: u64, now: u64) -> u64 {
         let blocked = blocked.min(self.since(now));
         self.credit(account, now - blocked);
-        account.credited_until.store(now, Relaxed);
+        account.credited_until_ns.store(now, Relaxed);
         blocked
     }
 
@@ -380,17 +381,17 @@ impl Ledger {
     pub fn block_began(&self, account: &Account, now: u64) {
         self.credit(account, now);
         // 0 stands for "not blocked".
-        account.blocked_since.store(now.max(1), Relaxed);
+        account.blocked_since_ns.store(now.max(1), Relaxed);
     }
 
     /// Records that the thread is no longer blocked: the time blocked pays its debt.
     pub fn block_ended(&self, account: &Account, now: u64) {
-        let since = account.blocked_since.swap(0, Relaxed);
+        let since = account.blocked_since_ns.swap(0, Relaxed);
         if since == 0 {
             return;
         }
         let blocked = now.saturating_sub(since);
-        account.credited_until.store(now, Relaxed);
+        account.credited_until_ns.store(now, Relaxed);
         let delay = Self::delay(account);
         self.set_delay(account, delay.max(self.largest_delay(now)).min(delay + blocked), now);
         // `caused` needs the begin of the wait, to tell which messages arrived during it.

@@ -252,7 +252,7 @@ fn find_kind(account: &Account) -> u32 {
 
 impl Policy for Recorder {
     fn thread_began(&self, account: &'static Account) {
-        account.blocked_since.store(0, Relaxed);
+        account.blocked_since_ns.store(0, Relaxed);
         match self.window() {
             // It did nothing until now. The account may be that of an ended thread.
             (window, WindowPurpose::Record) => self.record_in(account, window, |_| Event::BlockEnded),
@@ -317,7 +317,7 @@ impl Policy for Recorder {
     fn before_block(&self, account: &'static Account) {
         if self.pausing(account, |ledger, _, now| ledger.block_began(account, now)).is_none() {
             // In case a window opens during the block.
-            account.blocked_since.store(1, Relaxed);
+            account.blocked_since_ns.store(1, Relaxed);
             self.record(account, |_, _| Event::BlockBegan);
         }
         if account.is_worker() {
@@ -327,7 +327,7 @@ impl Policy for Recorder {
 
     fn after_block(&self, account: &'static Account) {
         if self.pausing(account, |ledger, _, now| ledger.block_ended(account, now)).is_none() {
-            account.blocked_since.store(0, Relaxed);
+            account.blocked_since_ns.store(0, Relaxed);
             self.record(account, |_, _| Event::BlockEnded);
         }
         if account.is_worker() {

@@ -146,7 +146,7 @@ impl Builder {
         // Taken before anything is changed in the process, and held until the run is over.
         let permit = ProfilePermit::take()?;
         // The records have ids, and the report gets their names at its end.
-        let names = progress::KeptNames::keep();
+        let names = progress::NamePin::new();
         // Fails here, before any thread exists, if this process cannot be sampled.
         live::prepare()?;
         let live = live::ProcessUnderProfile::start(self.rate, request.clone())?;

@@ -109,14 +109,14 @@ impl Replay {
     /// Replays the window with `speedup` (0 to 1) of the target's time saved. Deterministic.
     #[must_use]
     pub fn run(&self, weights: &Weights, speedup: f64, model: LoadModel) -> WindowOutcome {
-        self.play(&Change { weights, speedup, hooks: 0.0 }, model)
+        self.play(&Change { weights, speedup, hooks_kept: 0.0 }, model)
     }
 
     /// Replays the window unchanged, with the recorded time of hooks. An exact replay would return the outcome of
     /// [`Replay::measured`].
     #[must_use]
     pub fn run_as_recorded(&self, model: LoadModel) -> WindowOutcome {
-        self.play(&Change { weights: &Weights::default(), speedup: 0.0, hooks: 1.0 }, model)
+        self.play(&Change { weights: &Weights::default(), speedup: 0.0, hooks_kept: 1.0 }, model)
     }
 
     fn play(&self, change: &Change<'_>, model: LoadModel) -> WindowOutcome {
@@ -141,7 +141,7 @@ struct Change<'a> {
     /// The fraction of the target's time to save.
     speedup: f64,
     /// The fraction of the hooks' time to keep.
-    hooks: f64,
+    hooks_kept: f64,
 }
 
 /// The jobs started by each mark.
@@ -221,7 +221,7 @@ struct ReplayThread {
     /// Its next step. At the end of the job the thread takes the next job.
     step: u32,
     is_busy: bool,
-    /// Whether its job begins after sleep and did not when recorded, or the reverse.
+    /// Whether the job starts from sleep in the replay but did not in the recording, or the other way round.
     sleep_differs: bool,
     /// The time that it has worked.
     worked: f64,
@@ -384,13 +384,13 @@ impl<'a> Simulation<'a> {
     }
 
     fn cost(&self, thread: u32, work: &[Work]) -> f64 {
-        let &Change { weights, speedup, hooks } = self.change;
+        let &Change { weights, speedup, hooks_kept } = self.change;
         // The rest of its time is a wait that no hook reports, which a speed-up does not shorten.
         let faster = speedup * self.script.runnable[thread as usize];
         let sleep_differs = self.threads[thread as usize].sleep_differs;
         let cost = |work: &Work| {
             let time = if sleep_differs { work.time + work.sleep_change } else { work.time };
-            time * (1.0 - faster * weights.part(work.kind)) + work.hooks * hooks
+            time * (1.0 - faster * weights.part(work.kind)) + work.hooks * hooks_kept
         };
         work.iter().map(cost).sum()
     }

@@ -49,7 +49,7 @@ fn window(experiment: &Experiment<'_>) -> (WindowOutcome, WindowCost) {
 fn all_threads_but_the_target_are_paused() {
     assert!(install(&RECORDER).is_ok(), "the first policy of the process");
     set_attention(Attention::Everything);
-    let (target, other, point) = (Span::named("target"), Span::named("other"), Point::named("item"));
+    let (target, other, point) = (Span::intern("target"), Span::intern("other"), Point::intern("item"));
     let (sender, receiver) = sync_channel::<u32>(4);
     let first = thread::spawn(move || {
         while !STOP.load(Relaxed) {

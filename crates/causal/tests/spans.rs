@@ -42,7 +42,7 @@ fn window(work: impl FnOnce()) -> Vec<Vec<u32>> {
 fn spans_opened_before_a_window_count_in_it() {
     assert!(install(&RECORDER).is_ok(), "the first policy of the process");
     set_attention(Attention::Spans);
-    let [a, b, c] = ["a", "b", "c"].map(Span::named);
+    let [a, b, c] = ["a", "b", "c"].map(Span::intern);
     let [one, two, three] = [a, b, c].map(Span::id);
     let outer = a.enter();
     let inner = b.enter();

@@ -128,7 +128,7 @@ impl UpstreamPool {
 
     /// Returns the profiler's span for the upstream's response time.
     pub(crate) fn span(&self) -> Span {
-        **self.span.get_or_init(|| Span::leased(&format!("upstream {}", self.address)))
+        **self.span.get_or_init(|| Span::lease(&format!("upstream {}", self.address)))
     }
 
     pub(crate) fn core(&self) -> &Rc<Core> {

@@ -75,7 +75,7 @@ impl Services {
                 timers: Timers::new(clock::now()),
                 lifecycle: Lifecycle::new(Arc::clone(&counters)),
                 counters,
-                completed_responses: progress::Point::named("request"),
+                completed_responses: progress::Point::intern("request"),
                 certificates: RefCell::default(),
                 vacant: Generation::vacant(),
                 lookups: Rc::default(),

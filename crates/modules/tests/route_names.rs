@@ -17,7 +17,7 @@ impl Handler for Tell {
 
     fn end(&self, cx: &Context, _: &Outcome) {
         let point = route::progress_point(cx).expect("this handler was entered at least");
-        self.0.lock().unwrap().push(progress::points()[point.id() as usize].clone());
+        self.0.lock().unwrap().push(progress::point_names()[point.id() as usize].clone());
     }
 }
 

@@ -34,6 +34,6 @@ fn a_plan_releases_the_names_of_its_routes() {
         plan = load(number);
     }
     let named = |names: Vec<String>| names.iter().filter(|name| name.starts_with("route ")).count();
-    assert_eq!([named(progress::spans()), named(progress::points())], [100, 100]);
+    assert_eq!([named(progress::span_names()), named(progress::point_names())], [100, 100]);
     drop(plan);
 }

@@ -18,8 +18,10 @@ pub struct Account {
     name: Mutex<String>,
     /// The kernel's thread id; 0 while no thread owns the account.
     tid: AtomicI32,
-    /// Lowest address of the thread's stack, and one past its highest.
-    stack: (AtomicUsize, AtomicUsize),
+    /// Lowest address of the thread's stack.
+    stack_low: AtomicUsize,
+    /// One past its highest address.
+    stack_end: AtomicUsize,
     is_worker: AtomicBool,
     log: OnceLock<Log>,
     /// Whether the thread is blocked in a primitive of this crate.
@@ -30,18 +32,18 @@ pub struct Account {
     pub kind: AtomicU32,
     /// Policy: the window to which the other cells belong.
     pub window: AtomicU32,
-    /// Policy: when the thread's time was last credited, nanoseconds.
-    pub credited_until: AtomicU64,
-    /// Policy: the delay that the thread has slept or was credited with, nanoseconds.
-    pub delay: AtomicU64,
-    /// Policy: how far sleeps overshot the requested delay, nanoseconds.
-    pub excess: AtomicU64,
+    /// Policy: when the thread's time was last credited.
+    pub credited_until_ns: AtomicU64,
+    /// Policy: the delay that the thread has slept or was credited with.
+    pub delay_ns: AtomicU64,
+    /// Policy: how far sleeps overshot the requested delay.
+    pub excess_ns: AtomicU64,
     /// Policy: when the thread blocked; 0 while it runs.
-    pub blocked_since: AtomicU64,
+    pub blocked_since_ns: AtomicU64,
     /// Policy: virtual time of the message that the thread processes.
     pub cause_time: AtomicU64,
     /// Policy: number of messages numbered in recorded windows, over all threads that had the account.
-    pub messages: AtomicU64,
+    pub message_count: AtomicU64,
     /// Policy: in a window with pauses, whether the thread works, or since when it waited.
     pub activity: AtomicU64,
 }
@@ -70,7 +72,7 @@ impl Account {
 
     /// The address range of the thread's stack; empty if unknown.
     pub fn stack(&self) -> std::ops::Range<usize> {
-        self.stack.0.load(Relaxed)..self.stack.1.load(Relaxed)
+        self.stack_low.load(Relaxed)..self.stack_end.load(Relaxed)
     }
 
     /// Whether the thread runs an event loop: it processes events in order of arrival, not in program order.
@@ -85,7 +87,7 @@ impl Account {
 
     /// Whether the thread is blocked in [`crate::sync`] or [`crate::thread`]: it then does no kind of work.
     #[inline]
-    pub fn is_in_wait(&self) -> bool {
+    pub fn is_blocked(&self) -> bool {
         self.is_blocked.load(Relaxed)
     }
 
@@ -171,8 +173,8 @@ fn first() -> Option<&'static Account> {
     let thread = std::thread::current();
     *account.name.lock().unwrap_or_else(PoisonError::into_inner) = thread.name().unwrap_or_default().to_owned();
     let (low, high) = stack();
-    account.stack.0.store(low, Relaxed);
-    account.stack.1.store(high, Relaxed);
+    account.stack_low.store(low, Relaxed);
+    account.stack_end.store(high, Relaxed);
     account.window.store(0, Relaxed);
     // The name and the stack's bounds are set before the id, by which a sampler recognises a live account.
     account.tid.store(thread_id(), Relaxed);

@@ -82,8 +82,8 @@ pub use hooks::{
     set_attention, sleep_began, sleep_ended, worker_began,
 };
 pub use log::{ENTRIES_MAX, Entry, Log};
-pub use point::{Point, Visit, points};
-pub use span::{Entered, KeptNames, Leased, Span, spans, stage};
+pub use point::{Point, Visit, point_names};
+pub use span::{Entered, Leased, NamePin, Span, span_names, stage};
 pub use span_stack::{ContextStep, recompute_kinds, steps};
 pub use stamp::{Lock, Sharing, Stamp};
 pub use task_wait::TaskWait;

@@ -11,7 +11,7 @@ pub const ENTRIES_MAX: usize = 1 << 18;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry(pub u64, pub u64);
 
-/// Two halves, for windows with even and odd numbers: the thread writes one half while the profiler reads the second.
+/// Two halves, for windows with even and odd numbers: the thread writes one half while the profiler reads the other.
 /// One writer, one reader.
 ///
 /// A half is tagged with its window's number, and the first entry of another window empties it. So a thread that is
@@ -86,6 +86,7 @@ impl Log {
 /// Zeroes the whole pages within the words, and releases their memory.
 #[expect(unsafe_code, reason = "megabytes for each thread would stay resident between profiles")]
 fn give_back(words: &[AtomicU64]) {
+    // As large as the largest page of a supported system, and a multiple of smaller ones.
     const PAGE: usize = 64 * 1024;
     let all = words.as_ptr_range();
     let (begin, end) = (all.start.addr().next_multiple_of(PAGE), all.end.addr() / PAGE * PAGE);

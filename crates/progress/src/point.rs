@@ -29,13 +29,13 @@ fn table<T>(work: impl FnOnce(&mut Points) -> T) -> T {
 impl Point {
     /// Returns the point of that name; equal names give equal points. Takes a lock: call it at load time.
     #[must_use]
-    pub fn named(name: &str) -> Self {
-        Self(table(|points| points.names.named(name)))
+    pub fn intern(name: &str) -> Self {
+        Self(table(|points| points.names.intern(name)))
     }
 
     /// Returns the point of a name that is only used for a while, as that of a route until the next configuration.
     #[must_use]
-    pub fn leased(name: &str) -> Leased<Self> {
+    pub fn lease(name: &str) -> Leased<Self> {
         let release = |point: Self| {
             table(|points| {
                 // Units in progress must not end at a point of another name.
@@ -46,10 +46,10 @@ impl Point {
                 }
             });
         };
-        Leased { named: Self(table(|points| points.names.leased(name))), release }
+        Leased { named: Self(table(|points| points.names.lease(name))), release }
     }
 
-    /// The point's number in a policy: an index into [`points`].
+    /// The point's number in a policy: an index into [`point_names`].
     #[must_use]
     pub fn id(self) -> u32 {
         self.0
@@ -94,7 +94,7 @@ impl Point {
 
 /// The names of all points, indexed by [`Point::id`]. Those without a lease are included.
 #[must_use]
-pub fn points() -> Vec<String> {
+pub fn point_names() -> Vec<String> {
     table(|points| points.names.all())
 }
 
@@ -104,7 +104,7 @@ pub fn points() -> Vec<String> {
 /// ```
 /// use progress::{Point, Visit};
 ///
-/// let answered = Point::named("answered");
+/// let answered = Point::intern("answered");
 /// let visit = Visit::begin();
 /// // … the work; pass `visit` along with it, also to other threads …
 /// visit.end(answered);
@@ -145,7 +145,7 @@ macro_rules! progress {
     ($name:expr) => {{
         const NAME: &str = $name;
         static POINT: ::std::sync::OnceLock<$crate::Point> = ::std::sync::OnceLock::new();
-        POINT.get_or_init(|| $crate::Point::named(NAME)).hit();
+        POINT.get_or_init(|| $crate::Point::intern(NAME)).hit();
     }};
 }
 
@@ -165,7 +165,7 @@ macro_rules! begin {
     ($name:expr) => {{
         const NAME: &str = $name;
         static POINT: ::std::sync::OnceLock<$crate::Point> = ::std::sync::OnceLock::new();
-        POINT.get_or_init(|| $crate::Point::named(NAME)).begin();
+        POINT.get_or_init(|| $crate::Point::intern(NAME)).begin();
     }};
 }
 
@@ -175,6 +175,6 @@ macro_rules! end {
     ($name:expr) => {{
         const NAME: &str = $name;
         static POINT: ::std::sync::OnceLock<$crate::Point> = ::std::sync::OnceLock::new();
-        POINT.get_or_init(|| $crate::Point::named(NAME)).end();
+        POINT.get_or_init(|| $crate::Point::intern(NAME)).end();
     }};
 }

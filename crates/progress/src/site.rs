@@ -79,7 +79,7 @@ pub(crate) fn span(op: SyncOp, call_site: &'static Location<'static>) -> Span {
                     slot.span.store(span.id() + 1, Ordering::Relaxed);
                     span
                 }
-                id => Span::of(id - 1),
+                id => Span::from_id(id - 1),
             };
         }
     }
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(lock, span(SyncOp::Lock, call_site));
         assert_ne!(lock, span(SyncOp::Send, call_site));
         assert_eq!(lock, Span::at("lock", call_site));
-        assert_eq!(crate::spans()[lock.id() as usize], format!("lock {}:{}", file!(), call_site.line()));
+        assert_eq!(crate::span_names()[lock.id() as usize], format!("lock {}:{}", file!(), call_site.line()));
     }
 
     #[test]

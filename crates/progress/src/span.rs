@@ -30,14 +30,14 @@ static KEPT: AtomicUsize = AtomicUsize::new(0);
 
 impl Names {
     /// Returns the id of a name, for good.
-    pub(crate) fn named(&mut self, name: &str) -> u32 {
-        let id = self.leased(name);
+    pub(crate) fn intern(&mut self, name: &str) -> u32 {
+        let id = self.lease(name);
         self.users[id as usize] = None;
         id
     }
 
     /// Returns the id of a name until [`release`](Self::release).
-    pub(crate) fn leased(&mut self, name: &str) -> u32 {
+    pub(crate) fn lease(&mut self, name: &str) -> u32 {
         if let Some(&known) = self.known.get(name) {
             if let Some(users) = &mut self.users[known as usize] {
                 if *users == 0 {
@@ -87,7 +87,7 @@ fn names<T>(work: impl FnOnce(&mut Names) -> T) -> T {
         let mut names = Names::default();
         // Interned first and in this order, because the constants below are these ids.
         stage::NAMES.iter().chain([&WAKE_NAME]).for_each(|name| {
-            names.named(name);
+            names.intern(name);
         });
         Mutex::new(names)
     });
@@ -105,32 +105,32 @@ impl Span {
     /// Returns the span of that name; equal names give equal spans. Takes a lock: call it at load time (for a route's
     /// handler), never per request.
     #[must_use]
-    pub fn named(name: &str) -> Self {
-        Self(names(|names| names.named(name)))
+    pub fn intern(name: &str) -> Self {
+        Self(names(|names| names.intern(name)))
     }
 
     /// Returns the span of a name that is only used for a while, as that of a route until the next configuration.
     #[must_use]
-    pub fn leased(name: &str) -> Leased<Self> {
+    pub fn lease(name: &str) -> Leased<Self> {
         let release = |span: Self| {
             names(|names| names.release(span.0));
         };
-        Leased { named: Self(names(|names| names.leased(name))), release }
+        Leased { named: Self(names(|names| names.lease(name))), release }
     }
 
     /// Returns the span of a source location, named after it: `lock src/main.rs:12`. `operation` is the first word.
     #[must_use]
     pub fn at(operation: &str, call_site: &Location<'_>) -> Self {
-        Self::named(&format!("{operation} {}:{}", call_site.file(), call_site.line()))
+        Self::intern(&format!("{operation} {}:{}", call_site.file(), call_site.line()))
     }
 
     /// The span of an id from [`Self::id`].
     #[must_use]
-    pub const fn of(id: u32) -> Self {
+    pub const fn from_id(id: u32) -> Self {
         Self(id)
     }
 
-    /// The span's number in a policy: an index into [`spans`].
+    /// The span's number in a policy: an index into [`span_names`].
     #[inline]
     #[must_use]
     pub fn id(self) -> u32 {
@@ -140,7 +140,7 @@ impl Span {
     /// Returns whether a server named the span, after a stage, a route or a handler, and not the author of the program.
     /// Takes a lock.
     #[must_use]
-    pub fn is_of_server(self) -> bool {
+    pub fn is_server_span(self) -> bool {
         let is_leased = |names: &mut Names| names.users.get(self.0 as usize).is_some_and(Option::is_some);
         (self.0 as usize) < stage::NAMES.len() || names(is_leased)
     }
@@ -169,7 +169,7 @@ pub(crate) fn wake_if<T>(is_awaited: bool, notify: impl FnOnce() -> T) -> T {
 }
 
 /// The span or the point of a name, until this is dropped. When the last lease of a name ends, its id may get another
-/// name, but not during a profile ([`KeptNames`]).
+/// name, but not during a profile ([`NamePin`]).
 #[derive(Debug)]
 pub struct Leased<T: Copy> {
     pub(crate) named: T,
@@ -193,18 +193,18 @@ impl<T: Copy> Drop for Leased<T> {
 
 /// Until this is dropped, no span and no point gets another name: a profiler's records contain only ids.
 #[derive(Debug)]
-pub struct KeptNames(());
+pub struct NamePin(());
 
-impl KeptNames {
-    /// Keeps all names.
+impl NamePin {
+    /// Pins all names.
     #[must_use]
-    pub fn keep() -> Self {
+    pub fn new() -> Self {
         KEPT.fetch_add(1, Ordering::AcqRel);
         Self(())
     }
 }
 
-impl Drop for KeptNames {
+impl Drop for NamePin {
     fn drop(&mut self) {
         KEPT.fetch_sub(1, Ordering::AcqRel);
     }
@@ -212,7 +212,7 @@ impl Drop for KeptNames {
 
 /// The names of all spans, indexed by [`Span::id`]. Those without a lease are included.
 #[must_use]
-pub fn spans() -> Vec<String> {
+pub fn span_names() -> Vec<String> {
     names(|names| names.all())
 }
 
@@ -253,7 +253,7 @@ macro_rules! span {
     ($name:expr) => {{
         const NAME: &str = $name;
         static SPAN: ::std::sync::OnceLock<$crate::Span> = ::std::sync::OnceLock::new();
-        SPAN.get_or_init(|| $crate::Span::named(NAME)).enter()
+        SPAN.get_or_init(|| $crate::Span::intern(NAME)).enter()
     }};
 }
 
@@ -289,23 +289,23 @@ mod tests {
     #[test]
     fn ids_without_a_lease_get_other_names() {
         let mut names = Names::default();
-        let lasting = names.named("for good");
-        let route = names.leased("route /a");
-        assert_eq!((names.leased("route /a"), names.leased("for good")), (route, lasting));
+        let lasting = names.intern("for good");
+        let route = names.lease("route /a");
+        assert_eq!((names.lease("route /a"), names.lease("for good")), (route, lasting));
         assert!(!names.release(route), "it has another lease");
         assert!(!names.release(lasting));
         assert!(names.release(route));
         // The next configuration has the route again.
-        assert_eq!(names.leased("route /a"), route);
-        assert_ne!(names.leased("route /b"), route);
+        assert_eq!(names.lease("route /a"), route);
+        assert_ne!(names.lease("route /b"), route);
         assert!(names.release(route));
         // A profile refers to names by ids.
-        let kept = KeptNames::keep();
-        assert_eq!(names.leased("route /c"), 3);
+        let kept = NamePin::new();
+        assert_eq!(names.lease("route /c"), 3);
         assert_eq!(names.all(), ["for good", "route /a", "route /b", "route /c"]);
         drop(kept);
-        assert_eq!(names.leased("route /d"), route);
+        assert_eq!(names.lease("route /d"), route);
         assert_eq!(names.all(), ["for good", "route /d", "route /b", "route /c"]);
-        assert_eq!((names.leased("route /a"), names.named("for good")), (4, lasting));
+        assert_eq!((names.lease("route /a"), names.intern("for good")), (4, lasting));
     }
 }

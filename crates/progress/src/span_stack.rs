@@ -70,7 +70,7 @@ fn word(token: u32, span: Span) -> u64 {
 }
 
 fn step(word: u64) -> ContextStep {
-    let span = Span::of((word >> 32) as u32);
+    let span = Span::from_id((word >> 32) as u32);
     if word as u32 == 0 { ContextStep::Site(span) } else { ContextStep::Span(span) }
 }
 
@@ -226,7 +226,7 @@ mod tests {
         }
 
         fn open(&self, span: u32) -> Option<NonZeroU32> {
-            self.open.open(Span::of(span), |span| self.enter(span))
+            self.open.open(Span::from_id(span), |span| self.enter(span))
         }
 
         fn close(&self, token: Option<NonZeroU32>) -> u32 {
@@ -283,20 +283,20 @@ mod tests {
     #[test]
     fn an_event_lasts_until_the_next_one_or_the_end_of_its_span() {
         let open = SpanStack::new(0);
-        let enter = |span| open.open(Span::of(span), |_| 0).expect("it is not deep");
+        let enter = |span| open.open(Span::from_id(span), |_| 0).expect("it is not deep");
         let leave = |token| open.pop(token);
-        open.set_site(Span::of(7));
-        open.set_site(Span::of(8));
+        open.set_site(Span::from_id(7));
+        open.set_site(Span::from_id(8));
         let outer = enter(1);
         assert_eq!(steps(&open), "@81");
-        open.set_site(Span::of(9));
+        open.set_site(Span::from_id(9));
         let inner = enter(2);
-        open.set_site(Span::of(6));
+        open.set_site(Span::from_id(6));
         assert_eq!(steps(&open), "@81@92@6");
         leave(inner);
         assert_eq!(steps(&open), "@81@9");
         let inner = enter(3);
-        open.set_site(Span::of(6));
+        open.set_site(Span::from_id(6));
         leave(outer);
         assert_eq!(steps(&open), "@83", "the inner sites are dropped, the open span is kept");
         leave(inner);
@@ -306,8 +306,8 @@ mod tests {
     #[test]
     fn kinds_are_reported_again_from_the_outermost_span() {
         let open = SpanStack::new(0);
-        open.set_site(Span::of(5));
-        let token = open.open(Span::of(2), |_| 0).expect("it is not deep");
+        open.set_site(Span::from_id(5));
+        let token = open.open(Span::from_id(2), |_| 0).expect("it is not deep");
         let kind = open.recompute_kinds(1, |kind, step| match step {
             ContextStep::Span(span) => kind * 10 + span.id(),
             ContextStep::Site(site) => kind * 100 + site.id(),
@@ -323,7 +323,7 @@ mod tests {
         let thread = Thread::new();
         let tokens: Vec<_> = (0..DEPTH_MAX).map(|_| thread.open(0)).collect();
         assert_eq!(thread.open(1), None);
-        thread.open.set_site(Span::of(1));
+        thread.open.set_site(Span::from_id(1));
         assert_eq!(thread.open.steps().count(), DEPTH_MAX);
         assert_eq!(thread.kind.get(), 0);
         for token in tokens {
@@ -344,7 +344,7 @@ mod tests {
     #[test]
     fn unreported_spans_may_end_in_any_order() {
         let open = SpanStack::new(0);
-        let enter = |span| open.push(Span::of(span)).expect("it is not deep");
+        let enter = |span| open.push(Span::from_id(span)).expect("it is not deep");
         let (a, b, c) = (enter(1), enter(2), enter(3));
         open.pop(b);
         assert_eq!(steps(&open), "13");
@@ -356,7 +356,7 @@ mod tests {
         open.pop(a);
         assert_eq!(open.depth.load(Relaxed), 0);
         let all: Vec<_> = (0..DEPTH_MAX as u32).map(enter).collect();
-        assert_eq!(open.push(Span::of(7)), None);
+        assert_eq!(open.push(Span::from_id(7)), None);
         all.into_iter().for_each(|token| open.pop(token));
         assert_eq!(steps(&open), "");
     }

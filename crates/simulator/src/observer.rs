@@ -259,10 +259,10 @@ impl Observer {
     pub(crate) fn block_began(&mut self, thread: usize, now: u64) {
         match self.mode {
             Mode::Rest => {
-                self.accounts[thread].blocked_since.store(now, std::sync::atomic::Ordering::Relaxed);
+                self.accounts[thread].blocked_since_ns.store(now, std::sync::atomic::Ordering::Relaxed);
             }
             Mode::Record => {
-                self.accounts[thread].blocked_since.store(now, std::sync::atomic::Ordering::Relaxed);
+                self.accounts[thread].blocked_since_ns.store(now, std::sync::atomic::Ordering::Relaxed);
                 self.write(thread, now, Event::BlockBegan);
             }
             Mode::Pause => self.ledger.block_began(self.join(thread), now),
@@ -271,9 +271,9 @@ impl Observer {
 
     pub(crate) fn block_ended(&mut self, thread: usize, now: u64) {
         match self.mode {
-            Mode::Rest => self.accounts[thread].blocked_since.store(0, std::sync::atomic::Ordering::Relaxed),
+            Mode::Rest => self.accounts[thread].blocked_since_ns.store(0, std::sync::atomic::Ordering::Relaxed),
             Mode::Record => {
-                self.accounts[thread].blocked_since.store(0, std::sync::atomic::Ordering::Relaxed);
+                self.accounts[thread].blocked_since_ns.store(0, std::sync::atomic::Ordering::Relaxed);
                 self.write(thread, now, Event::BlockEnded);
             }
             Mode::Pause => self.ledger.block_ended(self.join(thread), now),

@@ -27,7 +27,7 @@ pub(crate) fn start(arguments: &[String]) -> bool {
         Ok(Box::new(Work {
             hot: Cost::of(hot, microseconds("hot")),
             cold: Cost::of("cold_function", microseconds("cold")),
-            spans: (value["span"] == true).then(|| (Span::named("hot part"), Span::named("cold part"))),
+            spans: (value["span"] == true).then(|| (Span::intern("hot part"), Span::intern("cold part"))),
             passes: value["passes"] == true,
         }))
     });

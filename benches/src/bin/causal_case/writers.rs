@@ -98,7 +98,7 @@ impl WriterConnection {
             queued: 0,
             written: 0,
             ends: VecDeque::new(),
-            point: Point::named("unit"),
+            point: Point::intern("unit"),
             random: Random::new(4),
             start_up: Cost::of("start_up", 130),
             render: Cost::of("render", 900),

@@ -51,12 +51,12 @@ pub(super) fn probes(evidence: &Evidence, point: Option<&u32>) -> Vec<ProbeBlock
 }
 
 /// Returns the recorded mean time of a unit, the cut units and those without a known cause, by point.
-pub(super) fn baseline(recordings: &[Arc<Recording>], usual: &WindowDefaults, points: &[u32]) -> Vec<Baseline> {
+pub(super) fn baseline(recordings: &[Arc<Recording>], defaults: &WindowDefaults, points: &[u32]) -> Vec<Baseline> {
     let mut sums = vec![(0.0, 0.0, UnitCuts::default(), [0; 2]); points.len()];
     let mut memory = ReplayMemory::default();
     for recording in recordings.iter().take(SCREENED_WINDOWS_FIRST * 2) {
         own::wait_while_suspended();
-        let replay = memory.replay(recording, usual);
+        let replay = memory.replay(recording, defaults);
         for (&point, (sum, count, cuts, [unexplained, hits])) in points.iter().zip(&mut sums) {
             cuts.add(&replay.cuts(point));
             *unexplained += replay.unexplained(point);

@@ -17,13 +17,13 @@ impl<N: TargetSource> Analyst<N> {
     pub(super) fn screen(
         &self,
         evidence: &Evidence,
-        usual: &WindowDefaults,
+        defaults: &WindowDefaults,
         targets: &[Target],
         points: &[u32],
         verdict: &LoadVerdict,
-        watch: &TimeLimit,
+        time_limit: &TimeLimit,
     ) -> Screened {
-        let (recordings, model, effort) = (&evidence.recordings, verdict.load_model(), watch.effort);
+        let (recordings, model, limits) = (&evidence.recordings, verdict.load_model(), time_limit.limits);
         let common = common_speedup(&self.request.speedups);
         // A function and its only caller have equal weights: replay them once.
         let mut distinct: Vec<usize> = Vec::new();
@@ -38,9 +38,9 @@ impl<N: TargetSource> Analyst<N> {
         }
         let first: Vec<Scenario<'_>> =
             distinct.iter().map(|&at| Scenario { weights: &targets[at].weights, speedup: common }).collect();
-        let enough = if effort.is_final { SCREENED_WINDOWS_FIRST * 2 } else { SCREENED_WINDOWS_FIRST };
-        let first = Screen::replay_all(recordings, usual, &first, points, model, effort.crew, |windows| {
-            windows < enough && watch.is_within(ANALYSIS_PART_FIRST, windows)
+        let enough = if limits.is_final { SCREENED_WINDOWS_FIRST * 2 } else { SCREENED_WINDOWS_FIRST };
+        let first = Screen::replay_all(recordings, defaults, &first, points, model, limits.crew, |windows| {
+            windows < enough && time_limit.is_within(ANALYSIS_PART_FIRST, windows)
         });
 
         let gain = |at: usize| {
@@ -53,11 +53,12 @@ impl<N: TargetSource> Analyst<N> {
         let (mut fidelity, mut bare) = (first.fidelity, first.bare);
         let mut answers: Vec<(Vec<f64>, Vec<Vec<ScreenResult>>)> =
             first.results.into_iter().map(|answers| (vec![common], vec![answers])).collect();
-        let whole = if effort.is_final { SCREENED_WHOLE_MAX } else { PRECISE_TARGETS };
+        let whole = if limits.is_final { SCREENED_WHOLE_MAX } else { PRECISE_TARGETS };
         let groups = order.chunks(whole).enumerate();
         for (group, members) in groups {
             if points.is_empty()
-                || group > 0 && (!effort.is_final || !watch.is_within(ANALYSIS_PART_OTHERS, SCREENED_WINDOWS_FIRST))
+                || group > 0
+                    && (!limits.is_final || !time_limit.is_within(ANALYSIS_PART_OTHERS, SCREENED_WINDOWS_FIRST))
             {
                 break;
             }
@@ -68,8 +69,8 @@ impl<N: TargetSource> Analyst<N> {
                 .collect();
             // Leave some time for the other groups.
             let part = if group == 0 { ANALYSIS_PART_BEST } else { 1.0 };
-            let screen = Screen::replay_all(recordings, usual, &ask, points, model, effort.crew, |windows| {
-                watch.is_within(part, windows)
+            let screen = Screen::replay_all(recordings, defaults, &ask, points, model, limits.crew, |windows| {
+                time_limit.is_within(part, windows)
             });
             // Use the ratios with the most windows: those of the first group, or of the first estimate.
             if group == 0 && screen.windows >= first.windows {
@@ -89,7 +90,7 @@ impl<N: TargetSource> Analyst<N> {
             }
         }
         let answers = same.iter().map(|&at| answers[at].clone()).collect();
-        Screened { answers, fidelity, bare, baseline: baseline(recordings, usual, points) }
+        Screened { answers, fidelity, bare, baseline: baseline(recordings, defaults, points) }
     }
 
     pub(super) fn candidates(&self, cases: &[TargetResults<'_>]) -> Vec<String> {

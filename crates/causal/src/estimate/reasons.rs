@@ -403,7 +403,7 @@ fn priority(say: &mut impl FnMut(&str, ReasonCode, String), is_refused: bool) {
 
 /// Adds a reason if the rate differs between the halves of the run. Unknown if one half has no windows.
 fn changed(say: &mut impl FnMut(&str, ReasonCode, String), evidence: &Evidence, name: &str) {
-    let Some(point) = progress::points().iter().position(|point| point == name) else { return };
+    let Some(point) = progress::point_names().iter().position(|point| point == name) else { return };
     // A short profile has no second half to compare.
     if evidence.halves.iter().any(|&(time, _)| time == 0) {
         return;
@@ -607,7 +607,7 @@ mod tests {
     /// Hits per half, and the expected reason; the first half has 10 ms of windows, the second `time` ms.
     #[test]
     fn halves_that_differ_are_reported() {
-        let point = progress::Point::named("reasons halves");
+        let point = progress::Point::intern("reasons halves");
         for (hits, time, want) in [
             ([100, 110], 10, None),
             ([100, 10], 10, Some("90 % lower")),

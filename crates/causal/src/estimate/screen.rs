@@ -125,12 +125,13 @@ pub(super) struct ReplayMemory {
 
 impl ReplayMemory {
     /// Unpacks and reads a window; as [`Replay::new`].
-    pub(super) fn replay(&mut self, recording: &Recording, usual: &WindowDefaults) -> &Replay {
+    pub(super) fn replay(&mut self, recording: &Recording, defaults: &WindowDefaults) -> &Replay {
         recording.packed.unpack(&mut self.trace);
-        self.trace.hook = usual.hook.unwrap_or(self.trace.hook);
+        self.trace.hook = defaults.hook.unwrap_or(self.trace.hook);
         // A window with enough wakeup latencies of its own uses those.
-        let wakeup_latency = usual.wakeup_latency.filter(|_| recording.wakeup_latencies.len() < WAKEUPS_MIN);
-        self.replay = std::mem::take(&mut self.replay).next(&self.trace, wakeup_latency, &usual.cold, &usual.lengths);
+        let wakeup_latency = defaults.wakeup_latency.filter(|_| recording.wakeup_latencies.len() < WAKEUPS_MIN);
+        self.replay =
+            std::mem::take(&mut self.replay).next(&self.trace, wakeup_latency, &defaults.cold, &defaults.lengths);
         &self.replay
     }
 }
@@ -140,7 +141,7 @@ impl Screen {
     /// window's index.
     pub fn replay_all(
         recordings: &[Arc<Recording>],
-        usual: &WindowDefaults,
+        defaults: &WindowDefaults,
         questions: &[Scenario<'_>],
         points: &[u32],
         model: LoadModel,
@@ -157,7 +158,7 @@ impl Screen {
                 let number = next.fetch_add(1, Relaxed);
                 match recordings.get(number) {
                     Some(recording) if should_continue(number) => {
-                        screen.replay_window(recording, usual, questions, points, model, &mut memory);
+                        screen.replay_window(recording, defaults, questions, points, model, &mut memory);
                     }
                     _ => break,
                 }
@@ -207,7 +208,7 @@ impl Screen {
     fn replay_window(
         &mut self,
         recording: &Recording,
-        usual: &WindowDefaults,
+        defaults: &WindowDefaults,
         questions: &[Scenario<'_>],
         points: &[u32],
         model: LoadModel,
@@ -215,7 +216,7 @@ impl Screen {
     ) {
         self.windows += 1;
         own::wait_while_suspended();
-        let replay = memory.replay(recording, usual);
+        let replay = memory.replay(recording, defaults);
         let before = replay.run(&Weights::default(), 0.0, model);
         if let Some(&first) = points.first() {
             // The replay with hooks is compared with the recording, which contains them.

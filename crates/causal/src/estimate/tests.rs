@@ -27,7 +27,7 @@ fn weights(one: f64, two: f64, error: f64) -> Weights {
 /// The result does not depend on the number of threads or their order.
 #[test]
 fn several_threads_find_the_result_of_one() {
-    let point = progress::Point::named("estimate crew").id();
+    let point = progress::Point::intern("estimate crew").id();
     let recordings: Vec<_> = (0..9).map(|_| recording(point)).collect();
     let hot = weights(1.0, 0.0, 0.0);
     let questions = [Scenario { weights: &hot, speedup: 0.5 }, Scenario { weights: &hot, speedup: 1.0 }];
@@ -85,7 +85,7 @@ fn loops(point: u32) -> [Arc<Recording>; 2] {
 /// other window.
 #[test]
 fn windows_share_wakeup_latencies() {
-    let point = progress::Point::named("estimate wakeup_latencies").id();
+    let point = progress::Point::intern("estimate wakeup_latencies").id();
     let [busy, idle] = loops(point);
     assert_eq!(
         (busy.wakeup_latencies.len(), WindowDefaults::of(std::slice::from_ref(&busy), None).wakeup_latency),
@@ -130,7 +130,7 @@ fn few_lags_are_limited_to_the_time_of_a_wakeup() {
 /// hook.
 #[test]
 fn hooks_count_toward_no_gain() {
-    let [point, other] = ["estimate hooks", "estimate fewer hooks"].map(|name| progress::Point::named(name).id());
+    let [point, other] = ["estimate hooks", "estimate fewer hooks"].map(|name| progress::Point::intern(name).id());
     let recordings: Vec<_> = (0..3)
         .map(|_| {
             let mut trace = Trace { hook: 5_000.0, ..recording(point).packed.unpacked() };
@@ -175,7 +175,7 @@ fn hooks_count_toward_no_gain() {
         ..Evidence::default()
     };
     let results = progress(
-        &progress::points(),
+        &progress::point_names(),
         &[point],
         &evidence,
         &[Baseline { latency: Some(100_000.0), ..Baseline::default() }],
@@ -258,7 +258,7 @@ fn speedups_are_compared_near_a_half() {
 /// An event loop with units of 40 µs, one every 100 µs.
 #[test]
 fn a_replay_is_compared_with_both_times() {
-    let point = progress::Point::named("estimate fidelity").id();
+    let point = progress::Point::intern("estimate fidelity").id();
     let mut events = Vec::new();
     for unit in 0..100 {
         let at = unit * 100_000;
@@ -342,21 +342,21 @@ fn significance_is_decided_per_point() {
 /// result is superfluous.
 #[test]
 fn an_estimate_ends_at_its_time_limit_or_when_superfluous() {
-    let is_superfluous = Arc::new(AtomicBool::new(false));
-    let watch = |is_final, worked: u64| {
-        let effort = AnalysisLimits { time: Duration::from_millis(500), is_final, crew: ReplayThreads::default() };
+    let is_cancelled = Arc::new(AtomicBool::new(false));
+    let time_limit = |is_final, worked: u64| {
+        let limits = AnalysisLimits { time: Duration::from_millis(500), is_final, crew: ReplayThreads::default() };
         let began = Instant::now() - Duration::from_secs(1);
-        TimeLimit { began, worked: AtomicU64::new(worked * 1_000_000), effort, is_superfluous: is_superfluous.clone() }
+        TimeLimit { began, worked: AtomicU64::new(worked * 1_000_000), limits, is_cancelled: is_cancelled.clone() }
     };
-    assert!(!watch(true, 0).is_within(1.0, 2));
-    assert!(watch(true, 0).is_within(1.0, 1));
+    assert!(!time_limit(true, 0).is_within(1.0, 2));
+    assert!(time_limit(true, 0).is_within(1.0, 1));
     // Processor time of this thread before the analysis does not count.
     own::charge_cpu_time();
-    assert!(watch(false, 300).is_within(1.0, 2));
-    assert!(!watch(false, 300).is_within(0.5, 2));
-    assert!(!watch(false, 500).is_within(1.0, 2));
-    is_superfluous.store(true, Relaxed);
-    assert!(!watch(false, 0).is_within(1.0, 0));
+    assert!(time_limit(false, 300).is_within(1.0, 2));
+    assert!(!time_limit(false, 300).is_within(0.5, 2));
+    assert!(!time_limit(false, 500).is_within(1.0, 2));
+    is_cancelled.store(true, Relaxed);
+    assert!(!time_limit(false, 0).is_within(1.0, 0));
 }
 
 /// Names one function, which takes all work of kind 1.
@@ -391,7 +391,7 @@ impl TargetSource for OneFunction {
 /// which targets get a whole curve.
 #[test]
 fn targets_are_ordered_by_the_gain_that_counts() {
-    let point = progress::Point::named("estimate order").id();
+    let point = progress::Point::intern("estimate order").id();
     let evidence = Evidence { recordings: (0..9).map(|_| recording(point)).collect(), ..Evidence::default() };
     // The last target has the largest gain, and the look replays whole curves of all but one.
     let share = |at: usize| 0.1 * (at + 1) as f64;
@@ -414,12 +414,13 @@ fn targets_are_ordered_by_the_gain_that_counts() {
         modes: Modes::Both,
         budget: 0.03,
     };
-    let effort = AnalysisLimits { time: Duration::from_secs(600), is_final: false, crew: ReplayThreads::default() };
-    let watch = TimeLimit { began: Instant::now(), worked: AtomicU64::new(0), effort, is_superfluous: Arc::default() };
+    let limits = AnalysisLimits { time: Duration::from_secs(600), is_final: false, crew: ReplayThreads::default() };
+    let time_limit =
+        TimeLimit { began: Instant::now(), worked: AtomicU64::new(0), limits, is_cancelled: Arc::default() };
     let analyst = Analyst::new(request, OneFunction);
     for kind in [LoadKind::Closed, LoadKind::Limited] {
         let verdict = LoadVerdict { kind, elasticity: None, half_width: 0.0, blocks: 0, needs_longer_probes: false };
-        let screened = analyst.screen(&evidence, &WindowDefaults::default(), &targets, &[point], &verdict, &watch);
+        let screened = analyst.screen(&evidence, &WindowDefaults::default(), &targets, &[point], &verdict, &time_limit);
         let speedups: Vec<usize> = screened.answers.iter().map(|(speedups, _)| speedups.len()).collect();
         assert_eq!(speedups, [1, 3, 3, 3, 3, 3], "{kind:?}");
     }
@@ -429,7 +430,7 @@ fn targets_are_ordered_by_the_gain_that_counts() {
 #[test]
 fn a_disagreement_names_the_result_that_the_curve_shows() {
     let name = "estimate disagreement";
-    let point = progress::Point::named(name).id();
+    let point = progress::Point::intern(name).id();
     let blocks = (0..6).map(|number| {
         let time = 600.0 + f64::from(number % 3);
         let sums = [(10.0, 1000.0), (10.0, time)].map(|(units, time)| Progressed { units, time });
@@ -456,8 +457,8 @@ fn a_disagreement_names_the_result_that_the_curve_shows() {
             modes,
             budget: 0.03,
         };
-        let effort = AnalysisLimits { time: Duration::from_secs(10), is_final: true, crew: ReplayThreads::default() };
-        let report = Analyst::new(request, OneFunction).analyse(&evidence, effort).report;
+        let limits = AnalysisLimits { time: Duration::from_secs(10), is_final: true, crew: ReplayThreads::default() };
+        let report = Analyst::new(request, OneFunction).analyse(&evidence, limits).report;
         let found = report.reasons.iter().find(|reason| reason.code == crate::report::ReasonCode::Disagreement);
         assert!(found.is_some_and(|reason| reason.text.contains(shown)), "{modes:?}: {:?}", report.reasons);
         let target = &report.targets[0];
@@ -471,7 +472,7 @@ fn a_disagreement_names_the_result_that_the_curve_shows() {
 #[test]
 fn a_replay_of_unexplained_units_bounds_no_gain() {
     let name = "estimate unexplained";
-    let point = progress::Point::named(name).id();
+    let point = progress::Point::intern(name).id();
     let mut events = Vec::new();
     for unit in 0..100 {
         let at = unit * 100_000;
@@ -506,8 +507,8 @@ fn a_replay_of_unexplained_units_bounds_no_gain() {
         modes: Modes::Both,
         budget: 0.03,
     };
-    let effort = AnalysisLimits { time: Duration::from_secs(10), is_final: true, crew: ReplayThreads::default() };
-    let report = Analyst::new(request, OneFunction).analyse(&evidence, effort).report;
+    let limits = AnalysisLimits { time: Duration::from_secs(10), is_final: true, crew: ReplayThreads::default() };
+    let report = Analyst::new(request, OneFunction).analyse(&evidence, limits).report;
     let reason = |code| report.reasons.iter().find(|reason| reason.code == code).map(|reason| reason.text.as_str());
     let unexplained = reason(crate::report::ReasonCode::Unexplained);
     assert!(unexplained.is_some_and(|text| text.starts_with("100 % of the units")), "{:?}", report.reasons);
@@ -571,7 +572,7 @@ fn windows_with_slow_units(point: u32, lengths: &[u64], rate: f64, time: u64) ->
 /// the mean would be 0.8 ms, and half of the long calls would be 5 % of it.
 #[test]
 fn units_cut_by_their_windows_have_no_effect_on_the_mean() {
-    let point = progress::Point::named("estimate long units").id();
+    let point = progress::Point::intern("estimate long units").id();
     let mean = |rate: f64, time: f64| (600.0 * 0.7e6 + rate * time) / (600.0 + rate);
     let mixed: Vec<u64> = (0..16).map(|window| if window % 2 == 0 { 100_000_000 } else { 1_000_000_000 }).collect();
     for (lengths, rate, time) in [
@@ -580,8 +581,8 @@ fn units_cut_by_their_windows_have_no_effect_on_the_mean() {
         (vec![1_000_000_000; 16], 20.0, 600_000_000),
     ] {
         let recordings = windows_with_slow_units(point, &lengths, rate, time);
-        let usual = WindowDefaults::of(&recordings, None);
-        let [Baseline { latency: Some(latency), cuts, .. }] = baseline::baseline(&recordings, &usual, &[point])[..]
+        let defaults = WindowDefaults::of(&recordings, None);
+        let [Baseline { latency: Some(latency), cuts, .. }] = baseline::baseline(&recordings, &defaults, &[point])[..]
         else {
             panic!("no time");
         };
@@ -592,7 +593,7 @@ fn units_cut_by_their_windows_have_no_effect_on_the_mean() {
         let questions = [Scenario { weights: &slow, speedup: 0.5 }];
         let all = |_| true;
         let crew = ReplayThreads::default();
-        let screen = Screen::replay_all(&recordings, &usual, &questions, &[point], LoadModel::Open, crew, all);
+        let screen = Screen::replay_all(&recordings, &defaults, &questions, &[point], LoadModel::Open, crew, all);
         let left = screen.results[0][0].latency.estimate().unwrap().mean;
         let want = 1.0 - rate * time as f64 / 2.0 / ((600.0 + rate) * want);
         assert!((left - want).abs() < 0.03, "{left} instead of {want}");
@@ -605,10 +606,11 @@ fn units_cut_by_their_windows_have_no_effect_on_the_mean() {
 /// Units longer than all windows begin or end in them, but never do both: more are cut than the others let expect.
 #[test]
 fn units_longer_than_the_windows_are_noticed() {
-    let point = progress::Point::named("estimate too long units").id();
+    let point = progress::Point::intern("estimate too long units").id();
     let recordings = windows_with_slow_units(point, &[200_000_000; 16], 20.0, 1_500_000_000);
-    let usual = WindowDefaults::of(&recordings, None);
-    let [Baseline { latency: Some(latency), cuts, .. }] = baseline::baseline(&recordings, &usual, &[point])[..] else {
+    let defaults = WindowDefaults::of(&recordings, None);
+    let [Baseline { latency: Some(latency), cuts, .. }] = baseline::baseline(&recordings, &defaults, &[point])[..]
+    else {
         panic!("no time");
     };
     assert!((latency / 700e3 - 1.0).abs() < 0.05, "{latency}");
@@ -618,6 +620,6 @@ fn units_longer_than_the_windows_are_noticed() {
     assert!(unit_time > 0.4 * 200e6, "{unit_time}");
     // Without any whole unit there is no time, rather than another one.
     let evidence = Evidence { recorded: (1, 1_000_000_000), ..Evidence::default() };
-    let report = progress(&progress::points(), &[point], &evidence, &[Baseline::default()], &[[1.0, 1.0]]);
+    let report = progress(&progress::point_names(), &[point], &evidence, &[Baseline::default()], &[[1.0, 1.0]]);
     assert_eq!(report[0].baseline_ns, None);
 }

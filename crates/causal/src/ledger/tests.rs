@@ -127,7 +127,7 @@ fn waiting_for_a_message_pays_debt() {
         pause(&ledger, 300 * US);
         let (from, to) = (thread(&ledger, 0, 0), thread(&ledger, 1, 0));
         ledger.credit(&to, T0);
-        from.delay.store(sender, Relaxed);
+        from.delay_ns.store(sender, Relaxed);
         let stamp = ledger.sent(&from, WINDOW, T0 + 990 * US);
         ledger.received(&to, WINDOW, stamp, blocked, T0 + 1000 * US);
         assert!(delay(&to).abs_diff(want) <= STAMP_RESOLUTION, "{why}");
@@ -142,7 +142,7 @@ fn a_debt_travels_with_a_message() {
     pause(&ledger, 300 * US);
     let (from, to) = (thread(&ledger, 0, 0), thread(&ledger, 1, 0));
     ledger.credit(&to, T0);
-    to.delay.store(300 * US, Relaxed);
+    to.delay_ns.store(300 * US, Relaxed);
     // Sent without any payment, and taken 40 us later.
     let stamp = ledger.sent(&from, WINDOW, T0 + 500 * US);
     ledger.received(&to, WINDOW, stamp, 0, T0 + 540 * US);
@@ -156,7 +156,7 @@ fn a_new_thread_gets_the_delay_of_its_first_message() {
     let ledger = opened(1.0);
     pause(&ledger, 300 * US);
     let (from, to) = (thread(&ledger, 0, 0), thread(&ledger, 1, 0));
-    from.delay.store(300 * US, Relaxed);
+    from.delay_ns.store(300 * US, Relaxed);
     let stamp = ledger.sent(&from, WINDOW, T0 + 500 * US);
     ledger.received(&to, WINDOW, stamp, 0, T0 + 510 * US);
     near(delay(&to), 300 * US);
@@ -173,7 +173,7 @@ fn an_idle_loop_has_no_debt() {
     assert_eq!(delay(&account), 300 * US);
     // A thread that was idle before the window began counts as idle since the begin.
     let account = Account::new(1, "idle");
-    account.blocked_since.store(1, Relaxed);
+    account.blocked_since_ns.store(1, Relaxed);
     ledger.join(&account, WINDOW);
     ledger.block_ended(&account, T0 + 250 * US);
     assert_eq!(delay(&account), 250 * US);
@@ -192,7 +192,7 @@ fn external_messages_are_held_until_they_are_due() {
         let ledger = opened(1.0);
         pause(&ledger, 300 * US);
         let account = thread(&ledger, 0, 0);
-        account.delay.store(answered * US, Relaxed);
+        account.delay_ns.store(answered * US, Relaxed);
         let stamp = ledger.sent(&account, WINDOW, T0 + 310 * US);
         let hold = ledger.hold(WINDOW, stamp, T0 + arrived * US, T0 + now * US);
         assert_eq!(hold.is_some(), want.is_some(), "{why}");
@@ -217,7 +217,7 @@ fn messages_with_too_long_a_hold_pass_and_their_debt_is_waived() {
         pause(&ledger, paused);
         let account = thread(&ledger, 0, 0);
         ledger.credit(&account, T0);
-        account.delay.store(paused, Relaxed);
+        account.delay_ns.store(paused, Relaxed);
         assert_eq!(ledger.hold(WINDOW, old, now - waited, now).is_none(), is_forgiven, "{why}");
         ledger.arrived(&account, WINDOW, old, now - waited, now);
         assert_eq!(delay(&account), if is_forgiven { paused } else { waited }, "{why}");
@@ -226,7 +226,7 @@ fn messages_with_too_long_a_hold_pass_and_their_debt_is_waived() {
         let began = Ledger::start() + 10 * HOLD_MAX - waited - if is_forgiven { paused } else { 0 };
         assert_eq!(ledger.visit_began(&account, now), began, "{why}");
         // An upstream's answer likewise.
-        account.delay.store(paused, Relaxed);
+        account.delay_ns.store(paused, Relaxed);
         ledger.answered(&account, WINDOW, old, now - waited, now);
         assert_eq!(delay(&account), if is_forgiven { paused } else { waited }, "{why}");
     }
@@ -240,7 +240,7 @@ fn messages_without_an_arrival_time_are_not_held() {
     let stamp = ledger.sent(&account, WINDOW, T0 + 310 * US);
     assert_eq!(ledger.hold(WINDOW, stamp, 0, T0 + 310 * US), None);
     // The thread that takes it gets the difference as debt.
-    account.delay.store(300 * US, Relaxed);
+    account.delay_ns.store(300 * US, Relaxed);
     ledger.arrived(&account, WINDOW, stamp, 0, T0 + 310 * US);
     assert_eq!(delay(&account), 0);
 }
@@ -271,7 +271,7 @@ fn work_ahead_of_the_delay_is_debt() {
     pause(&ledger, 300 * US);
     let account = thread(&ledger, 0, 0);
     ledger.credit(&account, T0);
-    account.delay.store(280 * US, Relaxed);
+    account.delay_ns.store(280 * US, Relaxed);
     let stamp = ledger.sent(&account, WINDOW, T0 + 310 * US);
     ledger.block_began(&account, T0 + 310 * US);
     ledger.block_ended(&account, T0 + 510 * US);

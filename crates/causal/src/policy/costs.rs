@@ -35,7 +35,7 @@ impl HookCosts {
         let (recorder, account) = TRIED.get_or_init(|| (Recorder::new(), Account::new(0, "")));
         let policy: &dyn Policy = std::hint::black_box(recorder);
         // A name of the profiler's own, so that the span is no target of the program.
-        let span = Span::named("causal::policy::costs");
+        let span = Span::intern("causal::policy::costs");
         let in_window = || {
             let count = recorder.count.fetch_add(1, Relaxed) + 1;
             recorder.window.store((count << COUNT_SHIFT | WindowPurpose::Record as u32) & WINDOW_MASK, Release);

@@ -14,8 +14,8 @@ const SERIAL_BITS: u32 = 26;
 /// before. With more than [`sample::THREADS_MAX`] accounts, of which a report says that their threads are missing, two
 /// may give the same numbers, and a replay may then link the wrong events.
 pub(super) fn next_message_number(account: &Account) -> u64 {
-    let serial = account.messages.load(Relaxed) + 1;
-    account.messages.store(serial, Relaxed);
+    let serial = account.message_count.load(Relaxed) + 1;
+    account.message_count.store(serial, Relaxed);
     let number = u64::from(account.number()) % sample::THREADS_MAX as u64;
     number << SERIAL_BITS | serial & ((1 << SERIAL_BITS) - 1)
 }

@@ -69,11 +69,11 @@ pub(super) trait Program {
     /// Processor time of the profiler's own threads so far: nanoseconds, divided by the number of processors.
     fn own_cpu_time(&self) -> u64;
     /// Starts an analysis of the evidence on another thread; does nothing while one runs.
-    fn start_analysis(&mut self, evidence: Evidence, effort: AnalysisLimits);
+    fn start_analysis(&mut self, evidence: Evidence, limits: AnalysisLimits);
     /// The result of that analysis, once.
     fn take_finding(&mut self) -> Option<Finding>;
     /// Performs the final analysis of the evidence.
-    fn conclude(&mut self, evidence: Evidence, effort: AnalysisLimits) -> Option<Finding>;
+    fn conclude(&mut self, evidence: Evidence, limits: AnalysisLimits) -> Option<Finding>;
 }
 
 /// The parameters of one profile.
@@ -371,7 +371,7 @@ impl<P: Program> Controller<'_, P> {
     }
 
     fn count(&mut self, open: &mut OpenBlock, pause: &Pause, outcome: &WindowOutcome, lasted: u64, spent: WindowCost) {
-        let points = progress::points().len().max(outcome.points.len());
+        let points = progress::point_names().len().max(outcome.points.len());
         match &mut open.of {
             BlockSums::Load(block, units) => {
                 units.resize(points.max(units.len()), [0.0; 2]);

@@ -237,12 +237,12 @@ impl Program for ProcessUnderProfile {
         own::cpu_time_charged() - self.taken
     }
 
-    fn start_analysis(&mut self, evidence: Evidence, effort: AnalysisLimits) {
+    fn start_analysis(&mut self, evidence: Evidence, limits: AnalysisLimits) {
         self.hand_over();
         if let Some(analysis) = &mut self.analysis
             && !analysis.is_busy
         {
-            analysis.is_busy = analysis.requests.send(AnalysisRequest::Analyse(Box::new(evidence), effort)).is_ok();
+            analysis.is_busy = analysis.requests.send(AnalysisRequest::Analyse(Box::new(evidence), limits)).is_ok();
         }
     }
 
@@ -253,7 +253,7 @@ impl Program for ProcessUnderProfile {
         Some(finding)
     }
 
-    fn conclude(&mut self, evidence: Evidence, effort: AnalysisLimits) -> Option<Finding> {
+    fn conclude(&mut self, evidence: Evidence, limits: AnalysisLimits) -> Option<Finding> {
         // Measuring is over: the program runs without hooks during the analysis.
         self.stop_profiling();
         self.hand_over();
@@ -264,7 +264,7 @@ impl Program for ProcessUnderProfile {
             drop(findings.recv());
             is_cancelled.store(false, Relaxed);
         }
-        requests.send(AnalysisRequest::Analyse(Box::new(evidence), effort)).ok()?;
+        requests.send(AnalysisRequest::Analyse(Box::new(evidence), limits)).ok()?;
         let finding = findings.recv().ok();
         // Ends the thread, which frees its symbols and samples.
         drop(requests);
@@ -327,20 +327,20 @@ impl AnalysisThread {
         let thread = std::thread::Builder::new().name("causal-analysis".into()).spawn(move || {
             own::lower_priority(NICENESS);
             let mut peers = Peers::default();
-            let mut analyst = Analyst::new(request, SampleProfile::new(period)).ending_by(theirs);
+            let mut analyst = Analyst::new(request, SampleProfile::new(period)).with_cancellation(theirs);
             for request in received {
                 match request {
                     AnalysisRequest::Samples(batch) => batch.each(|sample| {
                         own::wait_while_suspended();
                         analyst.naming().add(sample);
                     }),
-                    AnalysisRequest::Analyse(mut evidence, effort) => {
+                    AnalysisRequest::Analyse(mut evidence, limits) => {
                         // Without outside load there is no client process to look for.
                         if evidence.recordings.iter().any(|one| one.has_load) {
                             own::wait_while_suspended();
                             evidence.peer = peers.look();
                         }
-                        let finding = analyst.analyse(&evidence, effort);
+                        let finding = analyst.analyse(&evidence, limits);
                         // Before the result is sent: a profile that starts after it must not be charged for this time.
                         own::charge_cpu_time();
                         if results.send(finding).is_err() {

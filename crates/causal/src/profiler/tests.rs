@@ -55,7 +55,7 @@ impl Sim {
             bias: 0.0,
             until: u64::MAX,
             growth: 1.0,
-            point: progress::Point::named("simulated unit").id(),
+            point: progress::Point::intern("simulated unit").id(),
             now: 1_000_000_000,
             opened: 0,
             pausing: None,
@@ -288,18 +288,18 @@ impl Program for Simulated {
         None
     }
 
-    fn start_analysis(&mut self, evidence: Evidence, effort: AnalysisLimits) {
+    fn start_analysis(&mut self, evidence: Evidence, limits: AnalysisLimits) {
         // More time for an unoptimised build.
-        let effort = AnalysisLimits { time: effort.time * 10, ..effort };
-        self.finding = Some(self.analyst.analyse(&evidence, effort));
+        let limits = AnalysisLimits { time: limits.time * 10, ..limits };
+        self.finding = Some(self.analyst.analyse(&evidence, limits));
     }
 
     fn take_finding(&mut self) -> Option<Finding> {
         self.finding.take()
     }
 
-    fn conclude(&mut self, evidence: Evidence, effort: AnalysisLimits) -> Option<Finding> {
-        Some(self.analyst.analyse(&evidence, effort))
+    fn conclude(&mut self, evidence: Evidence, limits: AnalysisLimits) -> Option<Finding> {
+        Some(self.analyst.analyse(&evidence, limits))
     }
 }
 

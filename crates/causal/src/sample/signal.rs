@@ -265,7 +265,7 @@ fn take(context: &libc::ucontext_t) {
     });
     walk(registers, rules::current(), &account.stack(), |address| writing.frame(address));
     // A thread that has joined no window and has no open span has never reported its work: its kind is unknown.
-    let has_kind = !account.is_in_wait() && (account.window.load(Ordering::Relaxed) != 0 || is_inside);
+    let has_kind = !account.is_blocked() && (account.window.load(Ordering::Relaxed) != 0 || is_inside);
     writing.end(Record { has_kind, at: clock::now() });
 }
 
@@ -279,7 +279,7 @@ fn encode(step: ContextStep) -> u64 {
 
 /// The inverse of `encode`.
 pub(super) fn decode(word: u64) -> ContextStep {
-    let span = Span::of((word >> 1) as u32);
+    let span = Span::from_id((word >> 1) as u32);
     if word & 1 == 0 { ContextStep::Span(span) } else { ContextStep::Site(span) }
 }
 

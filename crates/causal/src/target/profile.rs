@@ -112,7 +112,7 @@ impl SampleProfile {
                 }
             })
             .collect();
-        let spans = progress::spans();
+        let spans = progress::span_names();
         let span_name = |span: u32| spans.get(span as usize).cloned().unwrap_or_default();
         let (outermost, mut whole_spans) = (kinds.outermost_spans(), HashSet::new());
         let mut server_spans = HashSet::new();
@@ -125,7 +125,7 @@ impl SampleProfile {
                 whole_spans.insert(name.clone());
             }
             // Names of stages, routes and handlers are the same in every program.
-            if progress::Span::of(span).is_of_server() {
+            if progress::Span::from_id(span).is_server_span() {
                 server_spans.insert(name.clone());
             }
             targets.push(Target { name, kind, share, samples, weights, folded: None });
@@ -184,7 +184,7 @@ impl SampleProfile {
     pub fn names(&mut self) -> Vec<String> {
         let items = items::all(&self.tree, &mut self.symbols);
         let mut names: Vec<_> = items.iter().map(|item| self.name(item.key)).collect();
-        let spans = progress::spans();
+        let spans = progress::span_names();
         let seen = self.spans(&self.kinds()).into_iter().map(|(span, _)| span).chain(self.upstreams.iter().copied());
         names.extend(seen.filter_map(|span| spans.get(span as usize).cloned()));
         names.sort_unstable();

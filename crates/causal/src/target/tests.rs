@@ -46,7 +46,7 @@ fn names(targets: &[Target]) -> Vec<(TargetKind, &str)> {
 /// A worker that is in a span for three quarters of its time, where it calls `hot_one`; outside it calls `cold_one`.
 fn profile() -> (SampleProfile, u32, u32) {
     let worker = kinds::of_thread(&Account::new(0, "target-test-1"));
-    let inside = kinds::in_span(worker, Span::named("target-test span"));
+    let inside = kinds::in_span(worker, Span::intern("target-test span"));
     let ([hot, from_hot], [cold, from_cold]) = (outer(true), outer(false));
     let mut profile = SampleProfile::new(PERIOD);
     // The first address is the thread's current one; the others are return addresses.
@@ -97,8 +97,8 @@ fn a_hot_function_has_precedence_over_a_stage() {
     let [hot, from_hot] = outer(true);
     for (span, want) in [
         (progress::stage::ROUTE, ["target::tests::hot_one"]),
-        (Span::named("target-test handler"), ["target-test handler"]),
-        (*Span::leased("route target-test"), ["target::tests::hot_one"]),
+        (Span::intern("target-test handler"), ["target-test handler"]),
+        (*Span::lease("route target-test"), ["target::tests::hot_one"]),
     ] {
         let inside = kinds::in_span(worker, span);
         let mut profile = SampleProfile::new(PERIOD);
@@ -146,7 +146,7 @@ fn recursion_counts_once() {
 #[test]
 fn spans_of_earlier_profiles_are_no_targets() {
     let (mut profile, worker, _) = profile();
-    let earlier = kinds::in_span(worker, Span::named("target-test earlier"));
+    let earlier = kinds::in_span(worker, Span::intern("target-test earlier"));
     let is_target = |profile: &mut SampleProfile| {
         let is_it = |name: &str| name == "target-test earlier";
         let is_target = profile.targets(&[], 40).iter().any(|target| is_it(&target.name));
@@ -162,7 +162,7 @@ fn spans_of_earlier_profiles_are_no_targets() {
 #[test]
 fn upstreams_are_targets_without_samples() {
     let mut profile = SampleProfile::new(PERIOD);
-    let span = Span::named("target-test upstream");
+    let span = Span::intern("target-test upstream");
     profile.recorded(&[], &[span.id(), span.id()]);
     let targets = profile.targets(&[], 40);
     let upstream = find(&targets, "target-test upstream", TargetKind::Upstream);

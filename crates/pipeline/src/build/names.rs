@@ -40,9 +40,9 @@ impl RouteNames {
         let name = self.name();
         let leads_on = matches!(module, "subroute" | "invoke");
         HandlerSpans {
-            route: Span::leased(&name),
-            module: (!leads_on).then(|| Span::leased(module)),
-            progress: Point::leased(&name),
+            route: Span::lease(&name),
+            module: (!leads_on).then(|| Span::lease(module)),
+            progress: Point::lease(&name),
         }
     }
 

@@ -5,7 +5,8 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
 use progress::{
-    Account, Attention, Lock, Point, Policy, Sharing, Span, Stamp, accounts, install, points, set_attention, spans,
+    Account, Attention, Lock, Point, Policy, Sharing, Span, Stamp, accounts, install, point_names, set_attention,
+    span_names,
 };
 
 /// The window of every stamp.
@@ -69,7 +70,7 @@ pub(crate) fn until_blocked(name: &str) {
     loop {
         let account = accounts().into_iter().find(|account| account.tid().is_some() && account.name() == name);
         if let Some(account) = account
-            && account.is_in_wait()
+            && account.is_blocked()
             && account.tid().is_some_and(is_asleep)
         {
             return;
@@ -110,7 +111,7 @@ impl HookLog {
 
 /// The first word of a span's or site's name, without the source location.
 fn word(span: Span) -> String {
-    let name = spans().swap_remove(span.id() as usize);
+    let name = span_names().swap_remove(span.id() as usize);
     name.split(' ').next().unwrap_or_default().to_owned()
 }
 
@@ -225,7 +226,7 @@ impl Policy for Recorder {
     }
 
     fn hit(&self, _account: &'static Account, point: Point) {
-        record_line(format!("hit {}", points()[point.id() as usize]));
+        record_line(format!("hit {}", point_names()[point.id() as usize]));
     }
 
     fn visit_began(&self, _account: &'static Account, visit: &mut Stamp) {
@@ -235,6 +236,6 @@ impl Policy for Recorder {
     }
 
     fn visit_ended(&self, _account: &'static Account, visit: Stamp, point: Point) {
-        record_line(format!("ended {} of {}", number(visit), points()[point.id() as usize]));
+        record_line(format!("ended {} of {}", number(visit), point_names()[point.id() as usize]));
     }
 }

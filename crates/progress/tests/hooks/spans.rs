@@ -55,8 +55,8 @@ fn macros_give_one_span_and_one_point_for_a_name() {
             drop(span!("the same"));
             progress!("the same");
         }
-        assert_eq!(Span::named("the same"), Span::named("the same"));
-        assert_eq!(Point::named("the same"), Point::named("the same"));
+        assert_eq!(Span::intern("the same"), Span::intern("the same"));
+        assert_eq!(Point::intern("the same"), Point::intern("the same"));
     });
     check(&lines, "main", &["in the", "out", "hit the same", "in the", "out", "hit the same"]);
 }
@@ -69,7 +69,7 @@ fn nothing_is_reported_without_a_profile() {
         progress!("request");
         begin!("answer");
         end!("answer");
-        Visit::begin().end(Point::named("answer"));
+        Visit::begin().end(Point::intern("answer"));
         drop(Mutex::new(1).lock().unwrap());
         let (sender, receiver) = progress::sync::mpsc::sync_channel(1);
         progress::thread::scope(|scope| {
@@ -91,7 +91,7 @@ fn units_are_counted_while_a_profile_runs() {
             progress!("counted");
             begin!("counted from its begin");
             end!("counted from its begin");
-            Visit::begin().end(Point::named("counted"));
+            Visit::begin().end(Point::intern("counted"));
             account.hits() - before
         };
         let counts = [Attention::Everything, Attention::Spans, Attention::Nothing].map(counted);
