@@ -227,7 +227,7 @@ impl Blocks {
     }
 
     fn fresh(&self, bytes: usize) -> Block {
-        self.counters.blocks_made.fetch_add(1, Ordering::Relaxed);
+        self.counters.blocks_allocated.fetch_add(1, Ordering::Relaxed);
         let home: Weak<Pool> = Arc::downgrade(&self.pool);
         Block::new(bytes, home)
     }
@@ -299,7 +299,7 @@ mod tests {
         drop(normal);
         // The return queue holds blocks of both sizes, too.
         std::thread::spawn(move || drop(long)).join().unwrap();
-        let made = || blocks.counters.blocks_made.load(Ordering::Relaxed);
+        let made = || blocks.counters.blocks_allocated.load(Ordering::Relaxed);
         for _ in 0..3 {
             let (long, normal) = (blocks.take_sized(BlockSize::Long), blocks.take());
             assert_eq!((normal.capacity(), long.capacity(), made()), (64, LONG_BYTES, 2), "none is allocated");

@@ -36,10 +36,11 @@ pub(crate) struct ListenerKey(pub(crate) u64);
 pub(crate) struct ListenerPlan {
     pub(crate) generation: Rc<Generation>,
     pub(crate) server: ServerId,
-    /// TLS for new connections; `None` serves in the clear.
+    /// TLS for new connections; `None` serves them in cleartext.
     pub(crate) tls: Option<Arc<TlsPlan>>,
     pub(crate) proxy_protocol: Option<Arc<ProxyProtocol>>,
-    /// Bytes of the heads of requests in cleartext that are redirected to TLS.
+    /// With TLS: the longest head, in bytes, of a cleartext request that is redirected to https; `None` refuses such
+    /// requests.
     pub(crate) redirect_bytes_max: Option<usize>,
     pub(crate) probes: Option<TcpProbes>,
     pub(crate) timeouts: Timeouts,
@@ -103,7 +104,8 @@ impl ListenerPlan {
 
 /// Converts a configured limit to the protocol machine's integer type, saturating.
 fn clamp<T: TryFrom<usize> + Bounded>(limit: usize) -> T {
-    // `HeadLimits::out_of_range` refuses such limits, except that of a target, which is no longer than its head.
+    // `HeadLimits::out_of_range` refuses limits above this type's range, except that of a target, which is no longer
+    // than its head.
     T::try_from(limit).unwrap_or(T::MAX)
 }
 
@@ -300,12 +302,11 @@ impl Listeners {
     pub(crate) fn prepare(&mut self, change: Change) -> io::Result<()> {
         // An earlier reload may have been dropped between its phases.
         self.abandon();
-        let Change { plan, specs, tls, certificates, sockets } = change;
-        let mut registered = BTreeMap::<_, Vec<_>>::new();
-        for (key, socket) in sockets {
-            registered.entry(key).or_default().push(Rc::new(Acceptor::new(socket)?));
+        let Change { plan, specs, tls, certificates, sockets: bound } = change;
+        let mut sockets = BTreeMap::<_, Vec<_>>::new();
+        for (key, socket) in bound {
+            sockets.entry(key).or_default().push(Rc::new(Acceptor::new(socket)?));
         }
-        let sockets = registered;
         let worker = self.core.worker();
         // A module's panic fails the reload, not the worker with all its connections.
         let made = catch_unwind(AssertUnwindSafe(|| Generation::new(plan, &worker, Some(&self.generation))));
@@ -329,9 +330,8 @@ impl Listeners {
 
     /// Activates the prepared plan for all exchanges that start from now on. No effect when it is active already.
     pub(crate) fn commit(&mut self) {
-        let Some(PreparedPlan { generation, plans, certificates, sockets, block_bytes }) = self.prepared.take() else {
-            return;
-        };
+        let Some(prepared) = self.prepared.take() else { return };
+        let PreparedPlan { generation, plans, certificates, mut sockets, block_bytes } = prepared;
         // Before the first exchange under the plan, whose heads must fit into one block.
         self.core.memory.blocks.grow(block_bytes);
         // Pools of both plans keep their upstreams, so they look up their certificates at each handshake.
@@ -342,7 +342,6 @@ impl Listeners {
         // First the ends, so that no listener of the old plan accepts under the new one.
         self.end(|key| !plans.contains_key(key));
         let mut must_poll_idle = self.open.len() < open;
-        let mut sockets = sockets;
         for (key, plan) in plans {
             if let Some(open) = self.open.get(&key) {
                 // A listener of both plans keeps its acceptor and its connections.

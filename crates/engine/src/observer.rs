@@ -22,7 +22,7 @@ pub(crate) fn remember(plans: &Plans, plan: &Arc<Plan>) {
 }
 
 /// Returns the number of plans in memory.
-pub(crate) fn live(plans: &Plans) -> usize {
+pub(crate) fn count_live(plans: &Plans) -> usize {
     let plans = plans.lock().unwrap_or_else(PoisonError::into_inner);
     plans.iter().filter(|plan| plan.strong_count() > 0).count()
 }
@@ -50,8 +50,8 @@ impl Observed {
         cell.store(cell.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Returns the processor time of the thread; `None` if the kernel does not tell.
-    fn busy(&self) -> Option<Duration> {
+    /// Returns the processor time of the thread; `None` if the kernel does not report it.
+    fn cpu_time(&self) -> Option<Duration> {
         let text = std::fs::read_to_string(self.thread.get()?.join("schedstat")).ok()?;
         // The first number is the time on a processor, in nanoseconds.
         Some(Duration::from_nanos(text.split_ascii_whitespace().next()?.parse().ok()?))
@@ -71,13 +71,13 @@ pub struct WorkerCounts {
     pub panics: u64,
     /// Blocks that connections and handlers hold now; 0 without running exchanges.
     pub blocks_in_use: u64,
-    /// Blocks that the pool has allocated. As the next two, it equals the pool's high-water mark as long as the pool
-    /// has freed none.
-    pub blocks_made: u64,
+    /// Blocks that the pool has allocated: the pool's high-water mark as long as the pool has freed none. The next two
+    /// counts are alike.
+    pub blocks_allocated: u64,
     /// Exchange slots that the pool has allocated.
-    pub slots_made: u64,
+    pub slots_allocated: u64,
     /// Write lists that the pool has allocated.
-    pub lists_made: u64,
+    pub lists_allocated: u64,
 }
 
 impl WorkerCounts {
@@ -89,9 +89,9 @@ impl WorkerCounts {
             closed_http2,
             panics: counters.panics.load(Ordering::Relaxed),
             blocks_in_use: counters.blocks_in_use(),
-            blocks_made: counters.blocks_made.load(Ordering::Relaxed),
-            slots_made: counters.slots_made.load(Ordering::Relaxed),
-            lists_made: counters.lists_made.load(Ordering::Relaxed),
+            blocks_allocated: counters.blocks_allocated.load(Ordering::Relaxed),
+            slots_allocated: counters.slots_allocated.load(Ordering::Relaxed),
+            lists_allocated: counters.lists_allocated.load(Ordering::Relaxed),
         }
     }
 }
@@ -107,9 +107,9 @@ impl Add for WorkerCounts {
             closed_http2: self.closed_http2 + other.closed_http2,
             panics: self.panics + other.panics,
             blocks_in_use: self.blocks_in_use + other.blocks_in_use,
-            blocks_made: self.blocks_made + other.blocks_made,
-            slots_made: self.slots_made + other.slots_made,
-            lists_made: self.lists_made + other.lists_made,
+            blocks_allocated: self.blocks_allocated + other.blocks_allocated,
+            slots_allocated: self.slots_allocated + other.slots_allocated,
+            lists_allocated: self.lists_allocated + other.lists_allocated,
         }
     }
 }
@@ -117,8 +117,8 @@ impl Add for WorkerCounts {
 /// One worker, as an [`Observer`] sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkerView {
-    /// Processor time since its start; `None` if the kernel does not tell.
-    pub busy: Option<Duration>,
+    /// Processor time since its start; `None` if the kernel does not report it.
+    pub cpu_time: Option<Duration>,
     /// Its counts.
     pub counts: WorkerCounts,
 }
@@ -135,7 +135,7 @@ impl Observer {
     pub fn workers(&self) -> impl Iterator<Item = WorkerView> {
         self.counters
             .iter()
-            .map(|counters| WorkerView { busy: counters.observed.busy(), counts: WorkerCounts::of(counters) })
+            .map(|counters| WorkerView { cpu_time: counters.observed.cpu_time(), counts: WorkerCounts::of(counters) })
     }
 
     /// Returns the sums of the workers' counts.
@@ -145,6 +145,6 @@ impl Observer {
 
     /// Returns the number of plans in memory; see [`Engine::live_plans`](crate::Engine::live_plans).
     pub fn live_plans(&self) -> usize {
-        live(&self.plans)
+        count_live(&self.plans)
     }
 }

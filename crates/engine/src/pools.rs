@@ -89,8 +89,8 @@ struct PoolSpec {
 }
 
 impl PoolSpec {
-    /// Makes a pool without limits per party.
-    const fn shared(name: &'static str, threads_max: usize, queue_max: usize) -> Self {
+    /// Returns the bounds of a pool without a limit per party.
+    const fn without_party_limit(name: &'static str, threads_max: usize, queue_max: usize) -> Self {
         Self {
             name,
             threads_max,
@@ -108,30 +108,35 @@ impl PoolSpec {
         // Without a thread no job would ever run.
         let threads_max = threads_max.max(1);
         match kind {
-            WorkKind::File => Self::shared("file", threads_max, queue_max),
+            WorkKind::File => Self::without_party_limit("file", threads_max, queue_max),
             WorkKind::Blocking => Self {
                 party_threads_max: threads_max.div_ceil(BLOCKING_PARTIES_MIN),
                 party_queue_max: queue_max.div_ceil(BLOCKING_PARTIES_MIN),
-                ..Self::shared("blocking", threads_max, queue_max)
+                ..Self::without_party_limit("blocking", threads_max, queue_max)
             },
-            WorkKind::Computing => Self::shared("computing", workers, workers * COMPUTING_QUEUE_PER_THREAD),
+            WorkKind::Computing => {
+                Self::without_party_limit("computing", workers, workers * COMPUTING_QUEUE_PER_THREAD)
+            }
             WorkKind::Resolve => Self {
                 party_threads_max: RESOLVE_THREADS_PER_NAME,
                 party_queue_max: RESOLVE_QUEUE_PER_NAME,
-                ..Self::shared("resolve", RESOLVE_THREADS, RESOLVE_QUEUE)
+                ..Self::without_party_limit("resolve", RESOLVE_THREADS, RESOLVE_QUEUE)
             },
             WorkKind::Password => Self {
                 party_queue_max: workers * PASSWORD_QUEUE_PER_PARTY,
-                ..Self::shared("password", workers, workers * PASSWORD_QUEUE_PER_THREAD)
+                ..Self::without_party_limit("password", workers, workers * PASSWORD_QUEUE_PER_THREAD)
             },
             WorkKind::Signature => Self {
                 niceness: NICE_MIDDLE,
-                ..Self::shared("signature", workers, workers * SIGNATURE_QUEUE_PER_THREAD)
+                ..Self::without_party_limit("signature", workers, workers * SIGNATURE_QUEUE_PER_THREAD)
             },
-            WorkKind::Compress => {
-                Self { niceness: NICE_MIDDLE, ..Self::shared("compress", workers, workers * COMPRESS_QUEUE_PER_THREAD) }
+            WorkKind::Compress => Self {
+                niceness: NICE_MIDDLE,
+                ..Self::without_party_limit("compress", workers, workers * COMPRESS_QUEUE_PER_THREAD)
+            },
+            WorkKind::Precompress => {
+                Self::without_party_limit("precompress", workers, workers * PRECOMPRESS_QUEUE_PER_THREAD)
             }
-            WorkKind::Precompress => Self::shared("precompress", workers, workers * PRECOMPRESS_QUEUE_PER_THREAD),
         }
     }
 }

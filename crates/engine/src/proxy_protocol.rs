@@ -1,4 +1,4 @@
-//! The PROXY protocol (haproxy.org, proxy-protocol.txt), versions 1 and 2: which addresses does a proxy report?
+//! The PROXY protocol (haproxy.org, proxy-protocol.txt), versions 1 and 2: the addresses that a proxy reports.
 //!
 //! - [`parse`], [`encode`]: headers, without I/O
 //! - [`read`]: reads the header at the start of a connection

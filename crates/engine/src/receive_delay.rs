@@ -73,14 +73,14 @@ impl ReceiveDelays {
         let now = Instant::now();
         let until = *read.until.get_or_insert(now + DELAY_TOTAL_MAX);
         let due = (now + pause).min(until);
-        if due < now + DELAY_MIN || !self.is_ready() {
+        if due < now + DELAY_MIN || !self.ensure_alarm() {
             return false;
         }
         self.delayed.borrow_mut().insert(key, DelayedConnection { due, read, waker: waker.clone() });
         self.due.borrow_mut().push(Reverse((due, key)));
         // A later time needs no system call now: `advance` sets the alarm for it.
         if self.next.get().is_none_or(|next| due < next) {
-            self.set(due, now);
+            self.set_alarm(due, now);
         }
         true
     }
@@ -107,7 +107,7 @@ impl ReceiveDelays {
     }
 
     /// Creates the alarm and its task at the first call. Returns `false` when the kernel refuses a timer.
-    fn is_ready(self: &Rc<Self>) -> bool {
+    fn ensure_alarm(self: &Rc<Self>) -> bool {
         if self.alarm.borrow().is_some() {
             return true;
         }
@@ -118,7 +118,7 @@ impl ReceiveDelays {
     }
 
     /// Sets the alarm.
-    fn set(&self, due: Instant, now: Instant) {
+    fn set_alarm(&self, due: Instant, now: Instant) {
         self.next.set(Some(due));
         // A value of 0 would disarm the timer.
         let left = due.saturating_duration_since(now).max(Duration::from_nanos(1));
@@ -157,7 +157,7 @@ impl ReceiveDelays {
         let (delayed, mut due) = (self.delayed.borrow(), self.due.borrow_mut());
         while let Some(&Reverse((at, key))) = due.peek() {
             if at > now {
-                return self.set(at, now);
+                return self.set_alarm(at, now);
             }
             due.pop();
             // A different time means that the connection was delayed anew, or that another connection has its key.

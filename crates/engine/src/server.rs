@@ -87,7 +87,7 @@ pub fn check_tls(listeners: &[ListenerSpec]) -> Result<(), StartError> {
 }
 
 /// Time limit for tunnels to send their closing messages after the grace period.
-const TUNNEL_CLOSE_LIMIT: Duration = Duration::from_millis(500);
+const TUNNEL_CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A command to a worker.
 pub(crate) enum Command {
@@ -211,7 +211,7 @@ impl Engine {
     /// Returns the number of plans in memory: the active one, and older ones that a running exchange or the caller
     /// still holds.
     pub fn live_plans(&self) -> usize {
-        observer::live(&self.plans)
+        observer::count_live(&self.plans)
     }
 
     /// Returns a view of this engine for metrics.
@@ -254,7 +254,7 @@ impl Engine {
         };
         if tokio::time::timeout(grace, gracefully).await.is_err() {
             self.broadcast(|| Command::EnterPhase(ShutdownPhase::GraceOver));
-            let _ = tokio::time::timeout(TUNNEL_CLOSE_LIMIT, self.alive.recv()).await;
+            let _ = tokio::time::timeout(TUNNEL_CLOSE_TIMEOUT, self.alive.recv()).await;
         }
         self.broadcast(|| Command::Stop);
         while self.alive.recv().await.is_some() {}

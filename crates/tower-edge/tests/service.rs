@@ -387,7 +387,7 @@ fn bytes_after_a_late_body_take_no_memory() {
     let piece = vec![b'a'; 1 << 20];
     client.stream.set_write_timeout(Some(SHORT)).unwrap();
     while client.stream.write_all(&piece).is_ok() {
-        let blocks = running.engine().observer().total().blocks_made;
+        let blocks = running.engine().observer().total().blocks_allocated;
         assert!(blocks < 100, "{blocks} blocks");
     }
 }

@@ -46,7 +46,7 @@ fn under_way(case: &cases::PlaceholderCase) -> (Context, Template) {
     let mut build = Build::new(&registry);
     let routes = json!([]);
     let server = build.server(&ServerSpec::new("bench", &routes)).expect("a good plan");
-    let variables: Vec<_> = cases::variables().map(|(name, text)| (build.variable(&name), text)).collect();
+    let variables: Vec<_> = cases::variables().map(|(name, text)| (build.allocate_variable(&name), text)).collect();
     let template = build.template(case.source);
     let worker: Rc<dyn Worker> = FakeWorker::new();
     let generation = Generation::new(Arc::new(build.finish()), &worker, None);

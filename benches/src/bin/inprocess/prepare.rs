@@ -95,7 +95,7 @@ impl PreparedPlan {
         };
         let dirtying = server(&mut build, "dirtying", "dirty");
         let plain = server(&mut build, "plain", "pass");
-        let variable = build.variable("note");
+        let variable = build.allocate_variable("note");
         let placeholder = build.template("{http.request.method}");
         let worker: Rc<dyn Worker> = FakeWorker::new();
         let generation = Generation::new(Arc::new(build.finish()), &worker, None);
@@ -143,7 +143,7 @@ struct Dirty {
 impl Dirty {
     fn make(_: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
         Ok(Box::new(Self {
-            variable: build.variable("note"),
+            variable: build.allocate_variable("note"),
             value: build.template("{http.request.uri} by {http.request.uuid}"),
         }))
     }

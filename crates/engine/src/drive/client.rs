@@ -370,7 +370,7 @@ impl<T: Transport> ClientConnection<T> {
             }
             ClientEvent::Data { range, .. } => {
                 let is_small = (range.len() as u64) < COPIED_BELOW;
-                if machine.is_multiplexed() && !call.may_hold(line.input.block_number(), is_small) {
+                if machine.is_multiplexed() && !call.hold_block_if_allowed(line.input.block_number(), is_small) {
                     call.put_small(&line.input.bytes()[range]);
                 } else {
                     call.put(Frame::Chunk(line.input.chunk(range)));

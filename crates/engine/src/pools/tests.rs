@@ -52,7 +52,7 @@ impl Jobs {
 }
 
 fn one_thread(queue_max: usize) -> Arc<WorkPool> {
-    WorkPool::new(PoolSpec::shared("test", 1, queue_max))
+    WorkPool::new(PoolSpec::without_party_limit("test", 1, queue_max))
 }
 
 /// Occupies a thread of the pool until the sender is used or dropped.
@@ -163,7 +163,7 @@ fn a_party_gets_only_a_quarter_of_the_pool_for_blocking_work() {
 
 #[test]
 fn a_party_gets_only_its_share_of_the_queue() {
-    let spec = PoolSpec { party_queue_max: 2, ..PoolSpec::shared("test", 1, 8) };
+    let spec = PoolSpec { party_queue_max: 2, ..PoolSpec::without_party_limit("test", 1, 8) };
     let (pool, jobs) = (WorkPool::new(spec), Jobs::new());
     let _end = occupy(&pool, &jobs, WORK());
     let of = |client: u32, account: &str| WORK().for_party("client", client).for_party("account", account);
@@ -188,7 +188,7 @@ fn a_party_gets_only_its_share_of_the_queue() {
 
 #[test]
 fn a_party_gets_only_its_share_of_the_threads() {
-    let spec = PoolSpec { party_threads_max: 1, ..PoolSpec::shared("test", 2, 8) };
+    let spec = PoolSpec { party_threads_max: 1, ..PoolSpec::without_party_limit("test", 2, 8) };
     let (pool, jobs) = (WorkPool::new(spec), Jobs::new());
     let hangs = || WORK().for_party("name", "hangs.test");
     let end = occupy(&pool, &jobs, hangs());

@@ -7,7 +7,7 @@
 //! ```
 //! rustls's `Acceptor` parses the ClientHello first, since the configuration depends on it; then the rustls connection
 //! reads these bytes again, from our own buffer. The listener's head timeout covers the whole handshake; it starts
-//! again after a certificate was obtained from an authority, which may take [`OBTAIN_LIMIT`].
+//! again after a certificate was obtained from an authority, which may take [`OBTAIN_TIMEOUT`].
 //!
 //! A full TLS 1.3 handshake takes 180 µs of CPU time with an ECDSA P-256 certificate and 460 µs with RSA-2048,
 //! including the accept and a first request; longer RSA keys take a multiple. With an RSA key, a thread of the
@@ -59,7 +59,7 @@ fn is_plain_http(bytes: &[u8]) -> bool {
 const LINGER_BYTES_MAX: usize = 64 * 1024;
 /// How long a handshake waits while its certificate is obtained
 /// ([`Certificates::obtain`](super::Certificates::obtain)), instead of the listener's head timeout.
-const OBTAIN_LIMIT: Duration = Duration::from_secs(60);
+const OBTAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 type ServerSession = Session<UnbufferedServerConnection>;
 
@@ -202,7 +202,7 @@ impl Handshake {
             && let Some(obtained) = self.plan.obtain(policy, &hello, name.as_deref(), &self.endpoints)
         {
             // An authority verifies the name meanwhile, with connections to this server.
-            self.deadline.set(clock::now() + OBTAIN_LIMIT);
+            self.deadline.set(clock::now() + OBTAIN_TIMEOUT);
             certificate = self.await_certificate(&mut inbound, obtained).await?;
             self.deadline.set(clock::now() + self.listener.plan().timeouts.head);
         }

@@ -12,10 +12,12 @@ pub(crate) struct WorkerCounters {
     pub(crate) connections: AtomicUsize,
     /// Panics of handlers.
     pub(crate) panics: AtomicU64,
-    /// Slots, blocks and write lists that were allocated because the pool was empty.
-    pub(crate) slots_made: AtomicU64,
-    pub(crate) blocks_made: AtomicU64,
-    pub(crate) lists_made: AtomicU64,
+    /// Slots that were allocated because the pool was empty.
+    pub(crate) slots_allocated: AtomicU64,
+    /// Blocks that were allocated because the pool was empty.
+    pub(crate) blocks_allocated: AtomicU64,
+    /// Write lists that were allocated because the pool was empty.
+    pub(crate) lists_allocated: AtomicU64,
     /// Blocks lent, and blocks returned on the worker's own thread, since the start. Only that thread writes these two.
     pub(crate) blocks_lent: AtomicU64,
     pub(crate) blocks_returned_locally: AtomicU64,
@@ -27,11 +29,11 @@ pub(crate) struct WorkerCounters {
 impl WorkerCounters {
     /// Returns the number of blocks in use. Exact while the worker is idle.
     pub(crate) fn blocks_in_use(&self) -> u64 {
-        let home = self.blocks_returned_locally.load(Ordering::Relaxed)
+        let returned = self.blocks_returned_locally.load(Ordering::Relaxed)
             + self.blocks_returned_remotely.load(Ordering::Relaxed);
         // Read after the returns, so that a block returned in between does not make the difference negative; the
         // reads may still be reordered.
-        self.blocks_lent.load(Ordering::Relaxed).saturating_sub(home)
+        self.blocks_lent.load(Ordering::Relaxed).saturating_sub(returned)
     }
 
     /// Counts a panic of a handler.

@@ -65,7 +65,7 @@ impl Memory {
         let taken = slots.pop();
         self.slots_unused.set(self.slots_unused.get().min(slots.len()));
         taken.unwrap_or_else(|| {
-            self.counters.slots_made.fetch_add(1, Ordering::Relaxed);
+            self.counters.slots_allocated.fetch_add(1, Ordering::Relaxed);
             make()
         })
     }
@@ -85,7 +85,7 @@ impl Memory {
 
     pub(crate) fn take_output(&self) -> Box<WriteList> {
         self.outputs.borrow_mut().pop().unwrap_or_else(|| {
-            self.counters.lists_made.fetch_add(1, Ordering::Relaxed);
+            self.counters.lists_allocated.fetch_add(1, Ordering::Relaxed);
             Box::default()
         })
     }

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use progress::{Account, Attention, Lock, Point, Policy, Sharing, Span, Stamp, install, points, set_attention, spans};
+use progress::{
+    Account, Attention, Lock, Point, Policy, Sharing, Span, Stamp, install, point_names, set_attention, span_names,
+};
 
 use super::PATIENCE;
 
@@ -101,7 +103,7 @@ impl<'a> Recording<'a> {
     /// their appearance, and with the names of threads that are not workers.
     #[track_caller]
     pub(crate) fn after(self, answers: usize) -> Vec<String> {
-        let request = HookSubject::Point(Point::named("request").id());
+        let request = HookSubject::Point(Point::intern("request").id());
         let is_answer = |line: &&HookCall| line.hook == "end" && line.name == request;
         let end = Instant::now() + PATIENCE;
         while lock(&RECORDER.lines).iter().filter(is_answer).count() < answers {
@@ -119,7 +121,7 @@ impl<'a> Recording<'a> {
         let lines = std::mem::take(&mut *lock(&RECORDER.lines));
         let threads: HashMap<u32, String> =
             progress::accounts().iter().map(|account| (account.number(), account.name())).collect();
-        let (spans, points) = (spans(), points());
+        let (spans, points) = (span_names(), point_names());
         let mut known: HashMap<(char, u64), usize> = HashMap::new();
         let mut counts: HashMap<char, usize> = HashMap::new();
         let mut texts = Vec::new();

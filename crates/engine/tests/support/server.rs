@@ -193,7 +193,7 @@ impl TestServer {
     /// The high-water marks of the pools of slots, blocks and write lists.
     pub(crate) fn pools(&self) -> [u64; 3] {
         let counts = self.counts();
-        [counts.slots_made, counts.blocks_made, counts.lists_made]
+        [counts.slots_allocated, counts.blocks_allocated, counts.lists_allocated]
     }
 
     #[track_caller]

@@ -26,7 +26,7 @@ const STDERR_BYTES_MAX: usize = 4 * 1024;
 const INTERIMS_MAX: u16 = 100;
 /// How long a FastCGI application may go on after its response, if there is no `read_timeout`. No client waits for it,
 /// so without a bound one that hangs would keep its connection for ever. Work that takes longer belongs in a queue.
-const APPLICATION_TIME_MAX: Duration = Duration::from_secs(10 * 60);
+const APPLICATION_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 /// The state of the response. A tunnel's two directions end separately, and the call is over when both have.
 ///
@@ -400,9 +400,9 @@ impl UpstreamCall {
         }
     }
 
-    /// Returns whether a piece of content may stay in input block `block`. A small piece may not, if the call holds
-    /// pieces of other blocks: many small pieces would each pin a block.
-    pub(super) fn may_hold(&mut self, block: u16, is_small: bool) -> bool {
+    /// Records that the call holds a piece of input block `block`, and returns `true`, if the piece may stay there. A
+    /// small piece may not, if the call holds pieces of other blocks: many small pieces would each pin a block.
+    pub(super) fn hold_block_if_allowed(&mut self, block: u16, is_small: bool) -> bool {
         // An empty mailbox holds no block, so a first piece may always be shared.
         if is_small && self.block != block && !self.call.mailbox().is_empty() {
             return false;
@@ -539,7 +539,7 @@ impl UpstreamCall {
             }
             // Since its response; later output is no progress.
             Inbound::ApplicationRunning => {
-                Some((self.last_progress + transport.read_timeout.unwrap_or(APPLICATION_TIME_MAX), CallError::Stalled))
+                Some((self.last_progress + transport.read_timeout.unwrap_or(APPLICATION_TIMEOUT), CallError::Stalled))
             }
             // Only our direction is left, and the write limit above covers it.
             Inbound::Ended | Inbound::Over => None,
