@@ -212,14 +212,16 @@ pub(crate) async fn read(issuer: &Issuer, storage: &SharedStorage) -> Result<Opt
 }
 
 /// Uses storage on a blocking thread.
+///
+/// # Errors
+/// Those of `work`, and [`AcmeError::Interrupted`] if the runtime shuts down before `work` runs, or `work` panics.
 pub(crate) async fn blocking<T: Send + 'static>(
     storage: &SharedStorage,
     work: impl FnOnce(&dyn Storage) -> Result<T, AcmeError> + Send + 'static,
 ) -> Result<T, AcmeError> {
     let storage = Arc::clone(storage);
     let done = tokio::task::spawn_blocking(move || work(&*storage)).await;
-    // The runtime is shutting down if it cancels the work.
-    done.unwrap_or(Err(AcmeError::Timeout(ACCOUNT_TIMEOUT)))
+    done.unwrap_or(Err(AcmeError::Interrupted))
 }
 
 /// Reads an account's key. One that this crate cannot use is an error and not replaced: it may be the key of an account
@@ -254,7 +256,7 @@ pub(crate) fn storage_keys(issuer: &Issuer) -> [String; 2] {
         None => issuer.email.to_lowercase(),
     };
     let user = email.split('@').next().unwrap_or_default();
-    let dir = format!("acme/{}/users/{}", issuer.storage_key(), safe_key(&email));
+    let dir = format!("acme/{}/users/{}", issuer.storage_name(), safe_key(&email));
     [("registration", "json"), ("private", "key")].map(|(default, extension)| {
         let user = if user.is_empty() { default } else { user };
         format!("{dir}/{}.{extension}", safe_key(user))

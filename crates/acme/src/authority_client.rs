@@ -28,7 +28,7 @@ pub(crate) const TRY_PAUSE_MAX: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 pub(crate) struct AuthorityClient {
     http: HttpClient,
-    try_pause: Duration,
+    retry_pause: Duration,
     last: Arc<Mutex<LastResponse>>,
 }
 
@@ -47,8 +47,8 @@ impl AuthorityClient {
     /// # Errors
     /// If the roots cannot be read.
     pub(crate) fn new(issuer: &Issuer) -> Result<Self, AcmeError> {
-        let http = HttpClient::through(&issuer.proxy, &issuer.roots)?.timeout(issuer.timing.request);
-        Ok(Self { http, try_pause: issuer.timing.try_pause, last: Arc::default() })
+        let http = HttpClient::through(&issuer.proxy, &issuer.roots)?.timeout(issuer.timing.request_timeout);
+        Ok(Self { http, retry_pause: issuer.timing.retry_pause, last: Arc::default() })
     }
 
     /// Sends a request and reads the whole response, of any status. Repeats it after a fault of the connection or of
@@ -110,7 +110,7 @@ impl AuthorityClient {
                 let retry_at = response.retry_after(now).map(|after| now + after.min(RETRY_AFTER_MAX));
                 *self.last() = LastResponse { status: Some(response.status), retry_at, instance: instance(response) };
             }
-            let pause = self.try_pause.max(self.retry_after());
+            let pause = self.retry_pause.max(self.retry_after());
             if tries == TRIES_MAX || pause > TRY_PAUSE_MAX || !is_passing(&exchanged) {
                 return exchanged;
             }

@@ -35,6 +35,8 @@ pub enum AcmeError {
     Malformed(String),
     /// The authority did not answer in this time.
     Timeout(Duration),
+    /// The use of storage did not end: the runtime is shutting down, or the job panicked.
+    Interrupted,
     /// The account's files in storage could not be read or written.
     Storage(causeway_certs::Error),
     /// The authority has answered with an account that storage could not keep: each further attempt is another request
@@ -139,6 +141,9 @@ impl fmt::Display for AcmeError {
             Self::Dns(error) => error.fmt(f),
             Self::Http(error) => error.fmt(f),
             Self::Malformed(found) => write!(f, "the authority's answer cannot be used: {found}"),
+            Self::Interrupted => {
+                f.write_str("the use of storage was interrupted: the server is shutting down, or the job panicked")
+            }
             Self::Timeout(timeout) => write!(f, "the authority did not answer within {} s", timeout.as_secs()),
             Self::Storage(error) => error.fmt(f),
             Self::Unstored(error) => write!(f, "the account at the authority could not be stored: {error}"),

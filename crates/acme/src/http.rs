@@ -211,7 +211,7 @@ impl HttpClient {
         let follow = async {
             for _ in 0..=redirects_max {
                 let response = self.send(HttpRequest::get(&**url)).await?;
-                let Some(target) = response.redirect(url) else { return Ok(response) };
+                let Some(target) = response.redirect_target(url) else { return Ok(response) };
                 if redirects == Redirects::KeepHttps && is_https(url) && !is_https(&target) {
                     return Err(HttpError::Insecure(without_secrets(&target)));
                 }
@@ -445,7 +445,7 @@ impl HttpResponse {
 
     /// Returns the URL that this response to a request for `url` redirects to; `None` if it is not a redirect. The URL
     /// may be malformed.
-    fn redirect(&self, url: &str) -> Option<String> {
+    fn redirect_target(&self, url: &str) -> Option<String> {
         let is_redirect = matches!(self.status.as_u16(), 301 | 302 | 303 | 307 | 308);
         self.header("location").filter(|_| is_redirect).map(|location| resolved(url, location))
     }

@@ -45,9 +45,9 @@ pub struct Issuer {
     /// The choice between several chains; `None`: the authority's first one.
     pub chains: Option<ChainPreference>,
     /// Whether HTTP-01 may be used. It needs port 80 of each name.
-    pub http: bool,
+    pub allows_http01: bool,
     /// Whether TLS-ALPN-01 may be used. It needs port 443 of each name.
-    pub tls_alpn: bool,
+    pub allows_tls_alpn01: bool,
     /// Whether the open challenges are in storage, so that other processes with it can answer them.
     pub is_distributed: bool,
     /// The settings for DNS-01, which wildcards need. If set, no other challenge is used, as in Caddy.
@@ -60,11 +60,11 @@ pub struct Issuer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
     /// How long the authority may take to answer one request.
-    pub request: Duration,
+    pub request_timeout: Duration,
     /// The pause before a request is repeated that a fault of the connection or of the authority's servers has ended.
-    pub try_pause: Duration,
+    pub retry_pause: Duration,
     /// The pause before the first look at an order's progress; each further one is twice as long, up to 5 s.
-    pub poll: Duration,
+    pub poll_interval: Duration,
     /// How long the authority may take to verify the name, and to issue.
     pub poll_timeout: Duration,
     /// The pause before the certificate is requested again, if the authority has not sent it after the order was
@@ -76,9 +76,9 @@ impl Default for Timing {
     /// 30 s, as in CertMagic, 1 s, 250 ms, 5 min, as in Caddy, and 10 s.
     fn default() -> Self {
         Self {
-            request: http::REQUEST_TIMEOUT,
-            try_pause: Duration::from_secs(1),
-            poll: Duration::from_millis(250),
+            request_timeout: http::REQUEST_TIMEOUT,
+            retry_pause: Duration::from_secs(1),
+            poll_interval: Duration::from_millis(250),
             poll_timeout: POLL_TIMEOUT,
             download_pause: Duration::from_secs(10),
         }
@@ -119,11 +119,11 @@ impl PublicIssuer {
         }
     }
 
-    /// Returns the authority's name in storage keys, as [`Issuer::storage_key`].
-    pub fn storage_key(&self) -> String {
+    /// Returns the authority's name in storage keys, as [`Issuer::storage_name`].
+    pub fn storage_name(&self) -> String {
         match self {
-            Self::Acme(issuer) => issuer.storage_key(),
-            Self::ZeroSsl(_) => zerossl::certificates::STORAGE_KEY.to_owned(),
+            Self::Acme(issuer) => issuer.storage_name(),
+            Self::ZeroSsl(_) => zerossl::certificates::STORAGE_NAME.to_owned(),
         }
     }
 
@@ -136,16 +136,16 @@ impl PublicIssuer {
                 // The limit may be that of the test authority.
                 issuer.test_directory.hash(hasher);
             }
-            Self::ZeroSsl(issuer) => (zerossl::certificates::STORAGE_KEY, &issuer.api_key).hash(hasher),
+            Self::ZeroSsl(issuer) => (zerossl::certificates::STORAGE_NAME, &issuer.api_key).hash(hasher),
         }
     }
 
     /// Returns the names in storage keys of the authorities whose open challenges are in storage.
-    pub fn challenge_keys(&self) -> Vec<String> {
+    pub fn challenge_storage_names(&self) -> Vec<String> {
         match self {
-            Self::Acme(issuer) if issuer.is_distributed && issuer.dns.is_none() => issuer.storage_keys(),
+            Self::Acme(issuer) if issuer.is_distributed && issuer.dns.is_none() => issuer.storage_names(),
             Self::Acme(_) => Vec::new(),
-            Self::ZeroSsl(_) => vec![self.storage_key()],
+            Self::ZeroSsl(_) => vec![self.storage_name()],
         }
     }
 
@@ -187,8 +187,8 @@ impl Default for Issuer {
             profile: String::new(),
             lifetime: None,
             chains: None,
-            http: true,
-            tls_alpn: true,
+            allows_http01: true,
+            allows_tls_alpn01: true,
             is_distributed: true,
             dns: None,
             timing: Timing::default(),
@@ -204,13 +204,13 @@ impl Issuer {
     }
 
     /// Returns the names in storage keys of the authority and its test authority.
-    pub fn storage_keys(&self) -> Vec<String> {
-        std::iter::once(self.storage_key()).chain(self.test().map(|test| test.storage_key())).collect()
+    pub fn storage_names(&self) -> Vec<String> {
+        std::iter::once(self.storage_name()).chain(self.test().map(|test| test.storage_name())).collect()
     }
 
     /// Returns the authority's name in storage keys. It is Caddy's, so that both find each other's certificates: the
     /// directory's host and path, with `-` between their parts.
-    pub fn storage_key(&self) -> String {
+    pub fn storage_name(&self) -> String {
         let url = self.directory.split_once("://").map_or(&*self.directory, |(_, rest)| rest);
         let url = url.split(['?', '#']).next().unwrap_or_default();
         let (host, path) = url.split_once('/').unwrap_or((url, ""));

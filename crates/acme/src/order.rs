@@ -281,7 +281,7 @@ async fn poll(
     order: &mut Order,
     wanted: OrderStatus,
 ) -> Result<(), Error> {
-    let mut polling = Polling::new(issuer.timing.poll, Instant::now(), issuer.timing.poll_timeout);
+    let mut polling = Polling::new(issuer.timing.poll_interval, Instant::now(), issuer.timing.poll_timeout);
     let (mut last, mut retry_after) = (None, None);
     while let Some(pause) = polling.next(Instant::now(), retry_after) {
         tokio::time::sleep(pause).await;
@@ -387,8 +387,8 @@ async fn answer(
     let offered: Vec<_> = authorization.challenges.iter().map(|challenge| challenge.r#type.clone()).collect();
     let usable = |kind: &ChallengeType| match kind {
         ChallengeType::Dns01 => issuer.dns.is_some(),
-        ChallengeType::TlsAlpn01 => issuer.dns.is_none() && issuer.tls_alpn,
-        ChallengeType::Http01 => issuer.dns.is_none() && issuer.http,
+        ChallengeType::TlsAlpn01 => issuer.dns.is_none() && issuer.allows_tls_alpn01,
+        ChallengeType::Http01 => issuer.dns.is_none() && issuer.allows_http01,
         _ => false,
     };
     let mut usable: Vec<_> = [ChallengeType::Dns01, ChallengeType::TlsAlpn01, ChallengeType::Http01]

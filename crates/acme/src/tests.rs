@@ -1,14 +1,17 @@
 mod authority;
 mod faults;
 
+use std::sync::Arc;
+
 use aws_lc_rs::encoding::{AsDer as _, EcPrivateKeyRfc5915Der};
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use causeway_certs::{FileStorage, SharedStorage};
 
-use crate::account::{pkcs8, storage_keys};
+use crate::account::{blocking, pkcs8, storage_keys};
 use crate::challenge::{self, OpenChallenge};
-use crate::{Issuer, LETS_ENCRYPT};
+use crate::{AcmeError, Issuer, LETS_ENCRYPT};
 
 fn issuer(directory: &str, email: &str) -> Issuer {
     Issuer { directory: directory.to_owned(), email: email.to_owned(), ..Issuer::default() }
@@ -23,7 +26,7 @@ fn storage_keys_are_caddys() {
         ("https://localhost:14000/dir", "localhost-14000-dir"),
         ("https://ca.example", "ca.example"),
     ] {
-        assert_eq!(issuer(directory, "").storage_key(), want);
+        assert_eq!(issuer(directory, "").storage_name(), want);
     }
     let dir = "acme/acme-v02.api.letsencrypt.org-directory/users";
     assert_eq!(
@@ -69,4 +72,13 @@ fn account_keys() {
     assert!(instant_acme::Key::from_pkcs8_der(read).is_ok());
     let p384 = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap();
     assert!(pkcs8(p384.serialize_pem().as_bytes()).is_none() && pkcs8(b"").is_none());
+}
+
+// STYLE.md, Language: operators read the effect and the cause. The authority did not cause the end of this job.
+#[tokio::test]
+async fn a_panic_of_the_use_of_storage_is_no_timeout() {
+    let storage: SharedStorage = Arc::new(FileStorage::new(std::env::temp_dir()));
+    let error = blocking(&storage, |_| -> Result<(), AcmeError> { panic!("expected by the test") }).await.unwrap_err();
+    let want = "the use of storage was interrupted: the server is shutting down, or the job panicked";
+    assert_eq!(error.to_string(), want);
 }

@@ -50,7 +50,7 @@ pub struct CertificatePlan {
     /// Conditions by which certificates of all kinds have further tags.
     pub selections: Vec<CertificateSelection>,
     /// The names whose certificates the keeper obtains and renews.
-    pub managed: Vec<LocalCertificateSpec>,
+    pub local: Vec<LocalCertificateSpec>,
     /// The names whose certificates public authorities sign.
     pub public: Vec<PublicCertificateSpec>,
     /// The longest time between two renewal checks.
@@ -58,12 +58,12 @@ pub struct CertificatePlan {
 }
 
 /// A name whose certificate a public authority signs. The keeper finds its certificate in storage and serves it; the
-/// caller obtains new ones ([`Keeper::renew_at`], [`Keeper::put`]).
+/// caller obtains new ones ([`Keeper::public_renew_at`], [`Keeper::install_public`]).
 #[derive(Debug, Clone, PartialEq)]
 pub struct PublicCertificateSpec {
     /// The name in lower-case ASCII; or an IP address.
     pub name: String,
-    /// The storage keys of the authorities, in order of preference.
+    /// The storage names of the authorities, in order of preference.
     pub authorities: Vec<String>,
     /// The certificate is renewed when this fraction of its lifetime remains.
     pub renewal_ratio: f64,
@@ -133,7 +133,7 @@ pub enum KeyKind {
 pub struct NameRecord {
     /// The name in lower-case ASCII.
     pub name: String,
-    /// The ID of the local authority that signs, or the storage key of the public authority that has signed; `None`:
+    /// The ID of the local authority that signs, or the storage name of the public authority that has signed; `None`:
     /// none has signed yet.
     pub authority: Option<String>,
     /// The end of the certificate's validity; `None`: there is no certificate yet.
@@ -173,7 +173,7 @@ pub struct Keeper {
 }
 
 struct KeeperState {
-    held: Vec<(LocalCertificateSpec, Arc<Certificate>)>,
+    local: Vec<(LocalCertificateSpec, Arc<Certificate>)>,
     /// By name: a public authority's certificate, once there is one. A map, because there can be thousands of names.
     public: HashMap<String, PublicState>,
     /// When the next renewal check is due.
@@ -204,7 +204,7 @@ pub struct OcspTarget {
 pub struct IssuedCertificate {
     /// The certificate.
     pub certificate: Arc<Certificate>,
-    /// The storage key of the authority.
+    /// The authority's name in storage keys.
     pub authority: String,
     /// The configuration no longer names its authority or its storage. The certificate serves until there is another
     /// one, which is due at once.
@@ -212,14 +212,14 @@ pub struct IssuedCertificate {
 }
 
 impl Keeper {
-    /// Obtains every managed certificate: from the previous configuration's keeper, from storage, or newly signed.
+    /// Obtains every local certificate: from the previous configuration's keeper, from storage, or newly signed.
     /// Blocks on disk and on signatures.
     ///
     /// # Errors
     /// Returns the first failure. Certificates signed before it are in storage, so a retry finds them.
     ///
     /// # Panics
-    /// Panics if a managed name refers to an authority that is not in `wanted`.
+    /// Panics if a local name refers to an authority that is not in `wanted`.
     pub fn open(wanted: CertificatePlan, before: Option<&Self>, now: SystemTime) -> Result<Self, Error> {
         let CertificatePlan {
             storage,
@@ -227,7 +227,7 @@ impl Keeper {
             loaded,
             loaded_ocsp,
             selections,
-            managed,
+            local: specs,
             public,
             renewal_check_interval,
         } = wanted;
@@ -235,29 +235,25 @@ impl Keeper {
             authorities.into_iter().map(|spec| Authority::open(spec, &storage, now)).collect::<Result<_, _>>()?;
         // A certificate carries over if its settings and the storage are unchanged, it is not due, and its authority
         // still has the root that issued it.
-        let known =
-            before.filter(|before| before.storage.identity() == storage.identity()).map(Self::held).unwrap_or_default();
-        let mut held = Vec::with_capacity(managed.len());
+        let known = before
+            .filter(|before| before.storage.identity() == storage.identity())
+            .map(Self::local_by_name)
+            .unwrap_or_default();
+        let mut local = Vec::with_capacity(specs.len());
         let mut lock_timeout = LOAD_LOCK_TIMEOUT;
-        for managed in managed {
-            let authority = authority(&authorities, &managed.authority);
-            let known = known.get(&managed.name).filter(|(before, certificate)| {
-                *before == managed && !is_due(before, certificate, now) && authority.issued(certificate)
+        for spec in specs {
+            let authority = authority(&authorities, &spec.authority);
+            let known = known.get(&spec.name).filter(|(before, certificate)| {
+                *before == spec && !is_due(before, certificate, now) && authority.issued(certificate)
             });
             let certificate = match known {
                 Some((_, certificate)) => Arc::clone(certificate),
                 None => {
-                    let storage = &**managed.storage.as_ref().unwrap_or(&storage);
-                    Arc::new(obtain(
-                        &managed,
-                        authority,
-                        storage,
-                        (StorageRequirement::Optional, &mut lock_timeout),
-                        now,
-                    )?)
+                    let storage = &**spec.storage.as_ref().unwrap_or(&storage);
+                    Arc::new(obtain(&spec, authority, storage, (StorageRequirement::Optional, &mut lock_timeout), now)?)
                 }
             };
-            held.push((managed, certificate));
+            local.push((spec, certificate));
         }
         let public = carry_public(public, before, &storage, now);
         let loaded: Vec<_> = loaded.into_iter().map(Arc::new).collect();
@@ -266,10 +262,10 @@ impl Keeper {
         for certificate in &with_responder {
             ocsp::restore(certificate, &loaded_ocsp, &*storage, now);
         }
-        let state = KeeperState { held, public, next_check: now, failures: HashMap::new() };
-        let managed = state.held.iter().map(|(_, certificate)| certificate);
+        let state = KeeperState { local, public, next_check: now, failures: HashMap::new() };
+        let local = state.local.iter().map(|(_, certificate)| certificate);
         let public = state.public.values().filter_map(PublicState::certificate);
-        let store = Store::new(loaded.iter().chain(managed).chain(public).cloned(), selections);
+        let store = Store::new(loaded.iter().chain(local).chain(public).cloned(), selections);
         let stapled = (with_responder, loaded_ocsp);
         Ok(Self {
             store: Arc::new(store),
@@ -343,7 +339,7 @@ impl Keeper {
     }
 
     /// Returns the date from which a public name's certificate is to be renewed; `None` if it has none.
-    pub fn renew_at(&self, name: &str) -> Option<SystemTime> {
+    pub fn public_renew_at(&self, name: &str) -> Option<SystemTime> {
         let state = self.state();
         state.public.get(name)?.renew_at()
     }
@@ -354,15 +350,16 @@ impl Keeper {
     ///
     /// # Errors
     /// Storage cannot be read.
-    pub fn reload(&self, name: &str, now: SystemTime) -> Result<bool, Error> {
-        self.reload_other(name, None, now)
+    pub fn reload_public(&self, name: &str, now: SystemTime) -> Result<bool, Error> {
+        self.reload_public_except(name, None, now)
     }
 
-    /// As [`reload`](Self::reload), unless storage has `old`, which the caller has replaced by the certificate in use.
+    /// As [`reload_public`](Self::reload_public), unless storage has `old`, which the caller has replaced by the
+    /// certificate in use.
     ///
     /// # Errors
     /// Storage cannot be read.
-    pub fn reload_other(&self, name: &str, old: Option<&Certificate>, now: SystemTime) -> Result<bool, Error> {
+    pub fn reload_public_except(&self, name: &str, old: Option<&Certificate>, now: SystemTime) -> Result<bool, Error> {
         let Some(public) = self.state().public.get(name).map(|state| state.public.clone()) else { return Ok(false) };
         let storage = public.storage.as_ref().unwrap_or(&self.storage);
         let found = stored_public(&public, &**storage)?;
@@ -379,7 +376,7 @@ impl Keeper {
             return Ok(true);
         }
         ocsp::restore(&found.certificate, &public.ocsp, &**storage, now);
-        self.serve(name, found);
+        self.serve_public(name, found);
         Ok(true)
     }
 
@@ -392,18 +389,25 @@ impl Keeper {
         let storage = &**local.storage.as_ref().unwrap_or(&self.storage);
         let authority = authority(&self.authorities, &local.authority);
         let certificate = obtain_locked(local, authority, (storage, lock), StorageRequirement::Optional, now)?;
-        self.serve(&local.name, IssuedCertificate::new(certificate, &local.authority));
+        self.serve_public(&local.name, IssuedCertificate::new(certificate, &local.authority));
         Ok(())
     }
 
     /// Serves a public name's certificate from now on, and stores it: PEM texts from the authority with this storage
-    /// key. `lock` is the name's, of its storage, held since before the order. Blocks on disk.
+    /// name. `lock` is the name's, of its storage, held since before the order. Blocks on disk.
     ///
     /// # Errors
     /// The chain or the key is malformed, they do not belong together, or the chain does not cover the name: the
     /// certificate in use stays in use. [`Error::Write`] or [`Error::LockLost`] if only storage refuses it: the new
     /// certificate is in use nevertheless, because ordering another one would not repair the storage.
-    pub fn put(&self, name: &str, authority: &str, chain: &str, key: &str, lock: &Lock) -> Result<(), Error> {
+    pub fn install_public(
+        &self,
+        name: &str,
+        authority: &str,
+        chain: &str,
+        key: &str,
+        lock: &Lock,
+    ) -> Result<(), Error> {
         let [chain_path, key_path, meta_path] = storage_keys(authority, name);
         // Neither is in storage yet: the location of a mistake is the authority.
         let (chain_from, key_from) = ("the authority's answer", "the key of the request");
@@ -413,7 +417,7 @@ impl Keeper {
             let found = fresh.names().iter().take(OTHER_NAMES_MAX).cloned().collect();
             return Err(Error::OtherNames { location: chain_from.to_owned(), found, expected: name.to_owned() });
         }
-        self.serve(name, IssuedCertificate::new(fresh, authority));
+        self.serve_public(name, IssuedCertificate::new(fresh, authority));
         // As in `obtain`: a crash between the writes leaves a pair that does not match, which is rejected when it is
         // read.
         lock.store(&key_path, key.as_bytes(), Durability::Flushed)?;
@@ -425,7 +429,7 @@ impl Keeper {
     ///
     /// # Errors
     /// Storage cannot be read. The name is not added then.
-    pub fn add(&self, public: PublicCertificateSpec) -> Result<(), Error> {
+    pub fn add_public(&self, public: PublicCertificateSpec) -> Result<(), Error> {
         if self.state().public.contains_key(&public.name) {
             return Ok(());
         }
@@ -437,13 +441,13 @@ impl Keeper {
         let name = public.name.clone();
         self.state().public.entry(name.clone()).or_insert(PublicState { public, issued: None });
         if let Some(found) = found {
-            self.serve(&name, found);
+            self.serve_public(&name, found);
         }
         Ok(())
     }
 
     /// Removes a public name and its certificate. Storage still has them.
-    pub fn remove(&self, name: &str) {
+    pub fn remove_public(&self, name: &str) {
         let mut state = self.state();
         if let Some(old) = state.public.remove(name).and_then(|state| state.issued) {
             self.store.swap(Some(&old.certificate), None);
@@ -451,7 +455,7 @@ impl Keeper {
     }
 
     /// Replaces a public name's certificate in handshakes. Does nothing for a name that the keeper does not have.
-    fn serve(&self, name: &str, fresh: IssuedCertificate) {
+    fn serve_public(&self, name: &str, fresh: IssuedCertificate) {
         let mut state = self.state();
         if let Some(state) = state.public.get_mut(name) {
             let old = state.issued.replace(fresh);
@@ -467,22 +471,23 @@ impl Keeper {
     ///
     /// # Panics
     /// Panics if the name refers to an authority that the keeper does not have.
-    pub fn add_managed(&self, managed: LocalCertificateSpec, now: SystemTime) -> Result<Arc<Certificate>, Error> {
-        if let Some(known) = self.state().managed(&managed.name) {
+    pub fn add_local(&self, spec: LocalCertificateSpec, now: SystemTime) -> Result<Arc<Certificate>, Error> {
+        if let Some(known) = self.state().local_certificate(&spec.name) {
             return Ok(known);
         }
-        let authority = authority(&self.authorities, &managed.authority);
-        let storage = &**managed.storage.as_ref().unwrap_or(&self.storage);
-        let wait = (StorageRequirement::Optional, &mut LOAD_LOCK_TIMEOUT.clone());
-        let fresh = Arc::new(obtain(&managed, authority, storage, wait, now)?);
+        let authority = authority(&self.authorities, &spec.authority);
+        let storage = &**spec.storage.as_ref().unwrap_or(&self.storage);
+        let mut lock_timeout = LOAD_LOCK_TIMEOUT;
+        let wait = (StorageRequirement::Optional, &mut lock_timeout);
+        let fresh = Arc::new(obtain(&spec, authority, storage, wait, now)?);
         let mut state = self.state();
         // Another thread may have added the name meanwhile.
-        if let Some(known) = state.managed(&managed.name) {
+        if let Some(known) = state.local_certificate(&spec.name) {
             return Ok(known);
         }
         self.store.swap(None, Some(&fresh));
-        state.next_check = state.next_check.min(due(&managed, &fresh));
-        state.held.push((managed, Arc::clone(&fresh)));
+        state.next_check = state.next_check.min(due(&spec, &fresh));
+        state.local.push((spec, Arc::clone(&fresh)));
         Ok(fresh)
     }
 
@@ -510,23 +515,24 @@ impl Keeper {
         let due_now = self.take_due(now);
         let mut lock_timeout = LOCK_TIMEOUT;
         let mut failures = HashMap::new();
-        for (managed, old) in due_now {
+        for (spec, old) in due_now {
             let requirement = StorageRequirement::while_served(old.not_after(), now);
-            let storage = &**managed.storage.as_ref().unwrap_or(&self.storage);
-            let authority = authority(&self.authorities, &managed.authority);
-            match obtain(&managed, authority, storage, (requirement, &mut lock_timeout), now) {
+            let storage = &**spec.storage.as_ref().unwrap_or(&self.storage);
+            let authority = authority(&self.authorities, &spec.authority);
+            match obtain(&spec, authority, storage, (requirement, &mut lock_timeout), now) {
                 Ok(fresh) => {
                     let fresh = Arc::new(fresh);
                     let mut state = self.state();
-                    if let Some((_, certificate)) = state.held.iter_mut().find(|(_, held)| Arc::ptr_eq(held, &old)) {
+                    if let Some((_, certificate)) = state.local.iter_mut().find(|(_, served)| Arc::ptr_eq(served, &old))
+                    {
                         *certificate = Arc::clone(&fresh);
                         self.store.swap(Some(&old), Some(&fresh));
                     }
                 }
                 Err(error) => {
                     failed = true;
-                    tracing::error!("{}: cannot renew its certificate: {error}", managed.name);
-                    failures.insert(managed.name, error.to_string());
+                    tracing::error!("{}: cannot renew its certificate: {error}", spec.name);
+                    failures.insert(spec.name, error.to_string());
                 }
             }
         }
@@ -534,7 +540,7 @@ impl Keeper {
         let failures_before = std::mem::take(&mut state.failures);
         let count = |name: &str| failures_before.get(name).map_or(1, |(_, count)| count + 1);
         state.failures = failures.into_iter().map(|(name, error)| (name.clone(), (error, count(&name)))).collect();
-        let dues = state.held.iter().map(|(managed, certificate)| due(managed, certificate));
+        let dues = state.local.iter().map(|(spec, certificate)| due(spec, certificate));
         // Certificates that could not be renewed are still due, so their date is in the past and the bounds below
         // apply.
         let soonest = dues.chain(self.authorities.iter().filter_map(Authority::renew_at)).min();
@@ -553,19 +559,19 @@ impl Keeper {
         left.clamp(RENEWAL_CHECK_PAUSE_MIN, self.renewal_check_interval.max(RENEWAL_RETRY_PAUSE))
     }
 
-    /// Returns the managed names that are due. Drops names on demand whose certificate no handshake has used.
+    /// Returns the local names that are due. Drops names on demand whose certificate no handshake has used.
     fn take_due(&self, now: SystemTime) -> Vec<(LocalCertificateSpec, Arc<Certificate>)> {
         let mut state = self.state();
         let mut due_now = Vec::new();
-        state.held.retain(|(managed, certificate)| {
-            if !is_due(managed, certificate, now) {
+        state.local.retain(|(spec, certificate)| {
+            if !is_due(spec, certificate, now) {
                 return true;
             }
-            if managed.on_demand && !certificate.is_used() {
+            if spec.on_demand && !certificate.is_used() {
                 self.store.swap(Some(certificate), None);
                 return false;
             }
-            due_now.push((managed.clone(), Arc::clone(certificate)));
+            due_now.push((spec.clone(), Arc::clone(certificate)));
             true
         });
         due_now
@@ -574,9 +580,9 @@ impl Keeper {
     /// Returns the names on demand, local ones and public ones, so that the next configuration can keep them.
     pub fn names_on_demand(&self) -> Vec<String> {
         let state = self.state();
-        let managed = state.held.iter().filter(|(managed, _)| managed.on_demand).map(|(managed, _)| &managed.name);
+        let local = state.local.iter().filter(|(spec, _)| spec.on_demand).map(|(spec, _)| &spec.name);
         let public = state.public.values().filter(|state| state.public.on_demand).map(|state| &state.public.name);
-        managed.chain(public).cloned().collect()
+        local.chain(public).cloned().collect()
     }
 
     /// Makes room for one more name on demand: drops names and their certificates until there are fewer than `max`.
@@ -584,17 +590,17 @@ impl Keeper {
     pub fn make_room_on_demand(&self, max: usize) -> Vec<String> {
         let mut state = self.state();
         let (mut local, mut public) = (0, 0);
-        let local_before = state.held.iter().filter(|(managed, _)| managed.on_demand).count();
+        let local_before = state.local.iter().filter(|(spec, _)| spec.on_demand).count();
         let public_before = state.public.values().filter(|state| state.public.on_demand).count();
         // From the larger kind, so that neither displaces the other.
         for _ in 0..(local_before + public_before + 1).saturating_sub(max).min(local_before + public_before) {
             if local_before - local >= public_before - public { local += 1 } else { public += 1 }
         }
         let mut names = Vec::with_capacity(local + public);
-        state.held.retain(|(managed, certificate)| {
-            let is_dropped = managed.on_demand && names.len() < local;
+        state.local.retain(|(spec, certificate)| {
+            let is_dropped = spec.on_demand && names.len() < local;
             if is_dropped {
-                names.push(managed.name.clone());
+                names.push(spec.name.clone());
                 self.store.swap(Some(certificate), None);
             }
             !is_dropped
@@ -616,13 +622,13 @@ impl Keeper {
     /// Describes every name that the keeper serves or waits for, sorted by name.
     pub fn names(&self) -> Vec<NameRecord> {
         let state = self.state();
-        let managed = state.held.iter().map(|(managed, certificate)| NameRecord {
-            name: managed.name.clone(),
-            authority: Some(managed.authority.clone()),
+        let local = state.local.iter().map(|(spec, certificate)| NameRecord {
+            name: spec.name.clone(),
+            authority: Some(spec.authority.clone()),
             not_after: Some(certificate.not_after()),
-            renew_at: Some(due(managed, certificate)),
-            on_demand: managed.on_demand,
-            failure: state.failures.get(&managed.name).map(|(error, failures)| RenewalFailure {
+            renew_at: Some(due(spec, certificate)),
+            on_demand: spec.on_demand,
+            failure: state.failures.get(&spec.name).map(|(error, failures)| RenewalFailure {
                 error: error.clone(),
                 failures: *failures,
                 retry_at: state.next_check,
@@ -636,13 +642,13 @@ impl Keeper {
             on_demand: state.public.on_demand,
             failure: None,
         });
-        let mut names: Vec<_> = managed.chain(public).collect();
+        let mut names: Vec<_> = local.chain(public).collect();
         names.sort_by(|one, other| one.name.cmp(&other.name));
         names
     }
 
-    fn held(&self) -> HashMap<String, (LocalCertificateSpec, Arc<Certificate>)> {
-        self.state().held.iter().map(|held| (held.0.name.clone(), held.clone())).collect()
+    fn local_by_name(&self) -> HashMap<String, (LocalCertificateSpec, Arc<Certificate>)> {
+        self.state().local.iter().map(|local| (local.0.name.clone(), local.clone())).collect()
     }
 
     /// Ignores poisoning: each update replaces one value, so a panic during a renewal leaves the state consistent.
@@ -652,9 +658,9 @@ impl Keeper {
 }
 
 impl KeeperState {
-    /// The certificate of a managed name.
-    fn managed(&self, name: &str) -> Option<Arc<Certificate>> {
-        self.held.iter().find(|(known, _)| known.name == name).map(|(_, certificate)| Arc::clone(certificate))
+    /// The certificate of a local name.
+    fn local_certificate(&self, name: &str) -> Option<Arc<Certificate>> {
+        self.local.iter().find(|(known, _)| known.name == name).map(|(_, certificate)| Arc::clone(certificate))
     }
 }
 
@@ -685,38 +691,38 @@ fn authority<'a>(authorities: &'a [Authority], id: &str) -> &'a Authority {
     authorities.iter().find(|authority| authority.spec().id == id).expect("an authority that is named is given")
 }
 
-fn due(managed: &LocalCertificateSpec, certificate: &Certificate) -> SystemTime {
-    certificate.renew_at(managed.renewal_ratio)
+fn due(spec: &LocalCertificateSpec, certificate: &Certificate) -> SystemTime {
+    certificate.renew_at(spec.renewal_ratio)
 }
 
 /// Whether to renew now. A clock that was ahead has signed certificates that are not valid yet.
-fn is_due(managed: &LocalCertificateSpec, certificate: &Certificate, now: SystemTime) -> bool {
-    due(managed, certificate) <= now || certificate.is_not_yet_valid(now)
+fn is_due(spec: &LocalCertificateSpec, certificate: &Certificate, now: SystemTime) -> bool {
+    due(spec, certificate) <= now || certificate.is_not_yet_valid(now)
 }
 
 /// Returns the certificate in the name's storage if it is fresh, or else signs a new one and stores it. If storage is
 /// optional and the name's lock is not free within `lock_timeout`, from which the wait is deducted, the certificate is
 /// only in memory until its renewal.
 fn obtain(
-    managed: &LocalCertificateSpec,
+    spec: &LocalCertificateSpec,
     authority: &Authority,
     storage: &dyn Storage,
     (requirement, lock_timeout): (StorageRequirement, &mut Duration),
     now: SystemTime,
 ) -> Result<Certificate, Error> {
-    let name = format!("issue_cert_{}", managed.name);
+    let name = format!("issue_cert_{}", spec.name);
     // Held while reading and writing: of several processes one signs, and the others then find its certificate.
     let lock = match requirement {
         // Without the lock the name fails, so the waits for others do not shorten this one.
         StorageRequirement::Required => lock_if_writable(storage, &name, LOCK_TIMEOUT)?,
         StorageRequirement::Optional => lock_if_free(storage, &name, lock_timeout)?,
     };
-    obtain_locked(managed, authority, (storage, &lock), requirement, now)
+    obtain_locked(spec, authority, (storage, &lock), requirement, now)
 }
 
 /// As [`obtain`], with the name's lock.
 fn obtain_locked(
-    managed: &LocalCertificateSpec,
+    spec: &LocalCertificateSpec,
     authority: &Authority,
     (storage, lock): (&dyn Storage, &Lock),
     requirement: StorageRequirement,
@@ -724,30 +730,29 @@ fn obtain_locked(
 ) -> Result<Certificate, Error> {
     // If storage cannot be read, the certificate is only in memory, and the values in storage stay.
     let mut unread = None;
-    let stored = requirement.read(stored(&managed.authority, &managed.name, storage), &mut unread)?;
+    let stored = requirement.read(stored(&spec.authority, &spec.name, storage), &mut unread)?;
     let fresh = |certificate: &Certificate| {
-        certificate.is_valid(now) && now < due(managed, certificate) && authority.issued(certificate)
+        certificate.is_valid(now) && now < due(spec, certificate) && authority.issued(certificate)
     };
     if let Some(stored) = stored.filter(fresh) {
         return Ok(stored);
     }
-    let failed = |error: rcgen::Error| Error::Sign(managed.name.clone(), error.to_string());
-    let [chain_path, key_path, meta_path] = storage_keys(&managed.authority, &managed.name);
-    let old = if managed.reuse_key { requirement.read(storage.load(&key_path), &mut unread)? } else { None };
+    let failed = |error: rcgen::Error| Error::Sign(spec.name.clone(), error.to_string());
+    let [chain_path, key_path, meta_path] = storage_keys(&spec.authority, &spec.name);
+    let old = if spec.reuse_key { requirement.read(storage.load(&key_path), &mut unread)? } else { None };
     let key = match old.and_then(|text| KeyPair::try_from(&pem::key(&text, &key_path).ok()?).ok()) {
         Some(key) => key,
-        None => generate_key(managed.key).map_err(failed)?,
+        None => generate_key(spec.key).map_err(failed)?,
     };
-    let by = if managed.by_root { SignedBy::Root } else { SignedBy::Intermediate };
-    let chain = authority.sign(std::slice::from_ref(&managed.name), &key, managed.lifetime, by, now)?;
+    let by = if spec.by_root { SignedBy::Root } else { SignedBy::Intermediate };
+    let chain = authority.sign(std::slice::from_ref(&spec.name), &key, spec.lifetime, by, now)?;
     // The key comes first. A crash between the writes leaves a pair that does not match, which `stored` rejects.
     let kept = unread
         .map_or(Ok(()), Err)
         .and_then(|()| lock.store(&key_path, key.serialize_pem().as_bytes(), Durability::Unflushed))
         .and_then(|()| lock.store(&chain_path, pem::write_chain(&chain).as_bytes(), Durability::Unflushed))
-        .and_then(|()| lock.store(&meta_path, meta(&managed.name).as_bytes(), Durability::Unflushed));
-    requirement
-        .check(&format!("{}: obtained a certificate of the authority '{}'", managed.name, managed.authority), kept)?;
+        .and_then(|()| lock.store(&meta_path, meta(&spec.name).as_bytes(), Durability::Unflushed));
+    requirement.check(&format!("{}: obtained a certificate of the authority '{}'", spec.name, spec.authority), kept)?;
     let der = rustls::pki_types::PrivatePkcs8KeyDer::from(key.serialize_der());
     Certificate::new(chain, der.into(), Vec::new(), (&chain_path, &key_path))
 }

@@ -2,7 +2,7 @@
 //!
 //! # In reading order, which is the life of a certificate
 //! - `load`: certificates that the operator supplies, as files or as text
-//! - `authority`: the local certificate authority, which signs all managed certificates
+//! - `authority`: the local certificate authority, which signs all local certificates
 //! - `keeper`: obtains and renews the certificates of one configuration
 //! - `certificate`: a chain checked against its private key; `pem`: reads and writes both as PEM; `key`: describes an
 //!   unusable private key for error messages

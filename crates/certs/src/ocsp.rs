@@ -51,10 +51,10 @@ const AD_OCSP: &str = "1.3.6.1.5.5.7.48.1";
 const AD_ISSUERS: &str = "1.3.6.1.5.5.7.48.2";
 
 /// Which certificates get a staple, and from where.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OcspPolicy {
-    /// No response is requested or stapled.
-    pub disabled: bool,
+    /// Whether responses are requested and stapled.
+    pub is_enabled: bool,
     /// The URL to use instead of the one in the certificate. An empty URL disables requests to that responder.
     pub overrides: Arc<BTreeMap<String, String>>,
 }
@@ -115,12 +115,18 @@ impl Responder {
     }
 }
 
+impl Default for OcspPolicy {
+    fn default() -> Self {
+        Self { is_enabled: true, overrides: Arc::default() }
+    }
+}
+
 impl OcspPolicy {
     /// The URL of the certificate's responder; `None` if it has none, or the policy disables it.
     pub fn responder(&self, certificate: &Certificate) -> Option<String> {
         let written = &certificate.responder()?.url;
         let url = self.overrides.get(written).unwrap_or(written);
-        (!self.disabled && !url.is_empty()).then(|| url.clone())
+        (self.is_enabled && !url.is_empty()).then(|| url.clone())
     }
 }
 

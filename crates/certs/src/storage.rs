@@ -74,7 +74,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// [`Error::Random`] if the system has no random bytes for the lock's token.
     fn lock_within(&self, name: &str, timeout: Duration) -> Result<Lock, Error>;
 
-    /// As [`lock_within`](Self::lock_within) 30 seconds.
+    /// As [`lock_within`](Self::lock_within), with a timeout of 30 seconds.
     ///
     /// # Errors
     /// As `lock_within`.
@@ -149,6 +149,9 @@ pub(crate) fn lock_if_free(storage: &dyn Storage, name: &str, left: &mut Duratio
     }
 }
 
+/// A new certificate is used without being in storage from this time before the end of the older one.
+const STORED_BEFORE_END: Duration = Duration::from_secs(5 * 60);
+
 /// Whether a new certificate may be used without being in storage.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StorageRequirement {
@@ -161,7 +164,7 @@ pub(crate) enum StorageRequirement {
 impl StorageRequirement {
     /// The requirement while a certificate that ends at `not_after` serves.
     pub(crate) fn while_served(not_after: SystemTime, now: SystemTime) -> Self {
-        if now + Duration::from_secs(300) < not_after { Self::Required } else { Self::Optional }
+        if now + STORED_BEFORE_END < not_after { Self::Required } else { Self::Optional }
     }
 
     /// Returns a value that was read. If storage is optional, a failure goes to `unread`, and counts as no value.
@@ -221,8 +224,7 @@ impl fmt::Debug for Lock {
 /// Encodes a name as one part of a key, as Caddy does: `*.a.example` becomes `wildcard_.a.example`.
 pub fn safe_key(name: &str) -> String {
     let name = name.trim().to_lowercase();
-    let name = name.replace(' ', "_").replace('+', "_plus_").replace('*', "wildcard_").replace(':', "-");
-    let mut name = name;
+    let mut name = name.replace(' ', "_").replace('+', "_plus_").replace('*', "wildcard_").replace(':', "-");
     name.retain(|char| char.is_ascii_alphanumeric() || matches!(char, '_' | '@' | '.' | '-'));
     // `..` would lead out of the directory. Removed last, because dropping characters above can bring two dots
     // together.

@@ -41,8 +41,8 @@ pub struct TraceSettings {
     pub sampler: Sampler,
     /// Whether `traceparent` and `tracestate` are read and written.
     pub propagates: bool,
-    /// Whether `OTEL_SDK_DISABLED` switches everything off.
-    pub is_disabled: bool,
+    /// `false`: `OTEL_SDK_DISABLED` switches everything off.
+    pub is_enabled: bool,
 }
 
 /// How spans are sent.
@@ -276,7 +276,7 @@ impl TraceSettings {
         let exports = exports(Signal::Traces, &environment)? && !is_disabled;
         let export = if exports { Some(ExportSettings::read(&environment)?) } else { None };
         let propagates = propagates(&environment)?;
-        Ok(Self { export, sampler: sampler(&environment)?, propagates, is_disabled })
+        Ok(Self { export, sampler: sampler(&environment)?, propagates, is_enabled: !is_disabled })
     }
 }
 

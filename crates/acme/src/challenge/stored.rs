@@ -101,7 +101,7 @@ impl StoredChallenge {
 }
 
 fn storage_key(authority: &str, name: &str) -> String {
-    let dir = if authority == zerossl::STORAGE_KEY { authority.to_owned() } else { format!("acme/{authority}") };
+    let dir = if authority == zerossl::STORAGE_NAME { authority.to_owned() } else { format!("acme/{authority}") };
     format!("{dir}/challenge_tokens/{}.json", safe_key(name))
 }
 
@@ -121,7 +121,7 @@ impl Published {
         if !issuer.is_distributed {
             return None;
         }
-        Self::at(&issuer.storage_key(), storage, challenge).await
+        Self::at(&issuer.storage_name(), storage, challenge).await
     }
 
     /// As [`new`](Self::new), for an authority by its name in storage keys.

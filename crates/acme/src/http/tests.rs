@@ -88,7 +88,7 @@ fn redirects() {
         let mut headers = HeaderMap::new();
         headers.extend(location.map(|location| (LOCATION, HeaderValue::from_static(location))));
         let status = StatusCode::from_u16(status).unwrap();
-        HttpResponse { status, headers, body: Bytes::new() }.redirect(url)
+        HttpResponse { status, headers, body: Bytes::new() }.redirect_target(url)
     };
     let from = "http://a.test:81/x/y";
     for (location, want) in [

@@ -71,7 +71,7 @@ async fn setting_in(plan: ServerPlan, storage: impl FnOnce(FileStorage) -> Share
         loaded: Vec::new(),
         selections: Vec::new(),
         loaded_ocsp: OcspPolicy::default(),
-        managed: Vec::new(),
+        local: Vec::new(),
         public: Vec::new(),
         renewal_check_interval: Duration::from_secs(600),
     };

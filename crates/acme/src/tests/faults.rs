@@ -33,12 +33,12 @@ impl FaultFixture {
             directory: authority.directory.clone(),
             roots: vec![root],
             // The order is not repeated with the other challenge.
-            tls_alpn: false,
+            allows_tls_alpn01: false,
             is_distributed: false,
             timing: Timing {
-                request: Duration::from_secs(1),
-                try_pause: PAUSE,
-                poll: PAUSE,
+                request_timeout: Duration::from_secs(1),
+                retry_pause: PAUSE,
+                poll_interval: PAUSE,
                 download_pause: PAUSE,
                 ..Timing::default()
             },
@@ -324,7 +324,7 @@ async fn a_challenge_that_has_failed_at_once() {
 #[tokio::test]
 async fn the_reason_of_an_invalid_order() {
     let mut bench = FaultFixture::new("invalid").await;
-    bench.issuer.tls_alpn = true;
+    bench.issuer.allows_tls_alpn01 = true;
     let base = bench.authority.directory.strip_suffix("/directory").unwrap().to_owned();
     let authorization = |status: &str, kinds: &[&str], error: Option<&str>| {
         let challenge = |kind: &&str| {
@@ -424,7 +424,7 @@ async fn a_fault_that_lasts_is_the_reason() {
 #[tokio::test]
 async fn a_registration_waits_for_no_other_authority() {
     let (mut hanging, other) = (FaultFixture::new("hanging").await, FaultFixture::new("other").await);
-    hanging.issuer.timing.request = Duration::from_secs(3600);
+    hanging.issuer.timing.request_timeout = Duration::from_secs(3600);
     hanging.storage = other.storage.clone();
     hanging.authority.fail(&[(AcmeStage::Account, InjectedFault::Hang)]);
     let registered = async {
@@ -532,7 +532,7 @@ async fn an_order_through_a_proxy() {
         }
     });
     fixture.issuer.proxy = ProxyChoice::Proxy(proxy.parse().unwrap());
-    fixture.issuer.timing.request = Duration::from_secs(10);
+    fixture.issuer.timing.request_timeout = Duration::from_secs(10);
     fixture.obtain().await.unwrap();
     task.abort();
     received.close();

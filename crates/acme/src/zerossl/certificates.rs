@@ -26,7 +26,7 @@ use crate::{AcmeError, OtherChallenge};
 /// The interface.
 const BASE: &str = "https://api.zerossl.com";
 /// The authority's name in storage keys, as in Caddy.
-pub(crate) const STORAGE_KEY: &str = "zerossl";
+pub(crate) const STORAGE_NAME: &str = "zerossl";
 /// How long the interface may take for one request: the limit of Caddy's client.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2 * 60);
 /// The pause before each look whether the certificate is issued, as in CertMagic.
@@ -158,7 +158,7 @@ async fn present(created: &CertificateObject, name: &str, storage: &SharedStorag
         return Err(AcmeError::Malformed(format!("found a validation file of more than {FILE_BYTES_MAX} bytes")));
     }
     let stored = StoredChallenge::file(name, url, &content);
-    let published = Published::at(STORAGE_KEY, storage, stored).await;
+    let published = Published::at(STORAGE_NAME, storage, stored).await;
     Ok(OpenChallenge::file(name, path, &content, published))
 }
 

@@ -5,21 +5,21 @@ use super::*;
 use crate::tests::{DAY, Directory, now};
 use crate::{FileStorage, Storage};
 
-fn wanted(directory: &Directory, managed: &[LocalCertificateSpec]) -> CertificatePlan {
+fn wanted(directory: &Directory, specs: &[LocalCertificateSpec]) -> CertificatePlan {
     CertificatePlan {
         storage: Arc::new(FileStorage::new(directory.path("data"))),
         authorities: vec![AuthoritySpec::new("local")],
         loaded: Vec::new(),
         selections: Vec::new(),
         loaded_ocsp: OcspPolicy::default(),
-        managed: managed.to_vec(),
+        local: specs.to_vec(),
         public: Vec::new(),
         renewal_check_interval: Duration::from_secs(600),
     }
 }
 
-fn open(directory: &Directory, managed: &[LocalCertificateSpec], before: Option<&Keeper>, now: SystemTime) -> Keeper {
-    Keeper::open(wanted(directory, managed), before, now).unwrap_or_else(|error| panic!("{error}"))
+fn open(directory: &Directory, specs: &[LocalCertificateSpec], before: Option<&Keeper>, now: SystemTime) -> Keeper {
+    Keeper::open(wanted(directory, specs), before, now).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn leaf(keeper: &Keeper, name: &str) -> Arc<Certificate> {
@@ -113,7 +113,7 @@ fn a_name_whose_lock_is_held_elsewhere() {
     let held: Vec<_> = names.iter().map(|name| storage.lock(&format!("issue_cert_{}", name.name)).unwrap()).collect();
     let second = open(&directory, &names[..3], None, now());
     assert_eq!(leaf(&second, "a.localhost").signed().cert, leaf(&first, "a.localhost").signed().cert);
-    second.add_managed(names[3].clone(), now()).unwrap();
+    second.add_local(names[3].clone(), now()).unwrap();
     let at = |name: &str| directory.path(&format!("data/certificates/local/{name}"));
     for name in &names[1..] {
         assert_eq!(leaf(&second, &name.name).names(), std::slice::from_ref(&name.name));
@@ -141,8 +141,8 @@ fn waits_for_locks_are_deducted() {
     assert!(storage.at_lock.set(Box::new(watch)).is_ok());
     let hour = Duration::from_secs(60 * 60);
     let served_for_longer = LocalCertificateSpec { lifetime: 24 * hour, renewal_ratio: 0.75, ..local("c.localhost") };
-    let managed = vec![local("a.localhost"), local("b.localhost"), served_for_longer];
-    let plan = CertificatePlan { storage: storage.clone(), ..wanted(&directory, &managed) };
+    let specs = vec![local("a.localhost"), local("b.localhost"), served_for_longer];
+    let plan = CertificatePlan { storage: storage.clone(), ..wanted(&directory, &specs) };
     let keeper = Keeper::open(plan, None, now()).unwrap();
     let seen = std::mem::take(&mut *timeouts.lock().unwrap());
     assert_eq!(seen[0], LOAD_LOCK_TIMEOUT);
@@ -182,13 +182,13 @@ fn damaged_files_in_storage_are_replaced() {
 fn kinds_of_keys() {
     let directory = Directory::new();
     let kinds = [KeyKind::P256, KeyKind::P384, KeyKind::Ed25519, KeyKind::Rsa2048];
-    let managed: Vec<_> = kinds
+    let specs: Vec<_> = kinds
         .iter()
         .map(|&key| LocalCertificateSpec { key, ..local(&format!("{key:?}.localhost").to_lowercase()) })
         .collect();
-    let keeper = open(&directory, &managed, None, now());
-    for managed in &managed {
-        assert_eq!(leaf(&keeper, &managed.name).names(), std::slice::from_ref(&managed.name));
+    let keeper = open(&directory, &specs, None, now());
+    for spec in &specs {
+        assert_eq!(leaf(&keeper, &spec.name).names(), std::slice::from_ref(&spec.name));
     }
 }
 
@@ -278,7 +278,7 @@ fn a_renewal_that_waits_blocks_nothing_else() {
         let (names, key) = (["x.localhost".to_owned()], generate_key(KeyKind::P256).unwrap());
         let signed = keeper.sign("local", &names, &key, DAY, SignedBy::Intermediate, now());
         assert!(signed.unwrap().is_some());
-        keeper.add_managed(local("b.localhost"), now()).unwrap();
+        keeper.add_local(local("b.localhost"), now()).unwrap();
     };
     assert!(storage.at_lock.set(Box::new(watch)).is_ok());
     let later = now() + Duration::from_secs(9 * 60 * 60);
@@ -316,7 +316,7 @@ fn open_public(directory: &Directory, authorities: &[&str], before: Option<&Keep
 /// Puts a certificate as its holder of the lock.
 fn put(keeper: &Keeper, directory: &Directory, authority: &str, chain: &str, key: &str) -> Result<(), Error> {
     let lock = FileStorage::new(directory.path("data")).lock("issue_cert_a.example").unwrap();
-    keeper.put(NAME, authority, chain, key, &lock)
+    keeper.install_public(NAME, authority, chain, key, &lock)
 }
 
 fn served(keeper: &Keeper) -> Option<Arc<Certificate>> {
@@ -328,12 +328,12 @@ fn served(keeper: &Keeper) -> Option<Arc<Certificate>> {
 fn a_public_certificate_is_stored_and_loaded() {
     let directory = Directory::new();
     let keeper = open_public(&directory, &["one"], None);
-    assert!(served(&keeper).is_none() && keeper.renew_at(NAME).is_none());
-    assert!(!keeper.reload(NAME, now()).unwrap());
+    assert!(served(&keeper).is_none() && keeper.public_renew_at(NAME).is_none());
+    assert!(!keeper.reload_public(NAME, now()).unwrap());
     let (chain, key) = issued(&[NAME], now(), 90);
     put(&keeper, &directory, "one", &chain, &key).unwrap();
-    assert_eq!(keeper.renew_at(NAME), Some(now() + 60 * DAY));
-    assert_eq!(keeper.renew_at("b.example"), None);
+    assert_eq!(keeper.public_renew_at(NAME), Some(now() + 60 * DAY));
+    assert_eq!(keeper.public_renew_at("b.example"), None);
     for file in ["crt", "key", "json"] {
         assert!(directory.path(&format!("data/certificates/one/{NAME}/{NAME}.{file}")).exists(), "{file}");
     }
@@ -391,14 +391,14 @@ fn a_public_certificate_in_its_own_storage() {
         on_demand: false,
     };
     let keeper = open(&directory, &[], None, now());
-    keeper.add(public.clone()).unwrap();
+    keeper.add_public(public.clone()).unwrap();
     let (chain, key) = issued(&[NAME], now(), 90);
-    keeper.put(NAME, "one", &chain, &key, &own.lock("issue_cert_a.example").unwrap()).unwrap();
+    keeper.install_public(NAME, "one", &chain, &key, &own.lock("issue_cert_a.example").unwrap()).unwrap();
     assert!(directory.path(&format!("own/certificates/one/{NAME}/{NAME}.crt")).exists());
     let found = |public: &PublicCertificateSpec| {
         let plan = CertificatePlan { public: vec![public.clone()], ..wanted(&directory, &[]) };
         let keeper = Keeper::open(plan, None, now()).unwrap();
-        (served(&keeper).is_some(), keeper.reload(NAME, now()).unwrap())
+        (served(&keeper).is_some(), keeper.reload_public(NAME, now()).unwrap())
     };
     assert_eq!(found(&public), (true, true));
     assert_eq!(found(&PublicCertificateSpec { storage: None, ..public }), (false, false));
@@ -417,12 +417,12 @@ fn another_authority_replaces_the_certificate_while_it_serves() {
     // Also by the next reload.
     let reloaded = open_public(&directory, &["production"], Some(&reloaded));
     assert!(Arc::ptr_eq(&served(&reloaded).unwrap(), &old) && reloaded.issued(NAME).unwrap().is_superseded);
-    assert!(reloaded.renew_at(NAME).unwrap() <= now());
-    assert!(!reloaded.reload(NAME, now()).unwrap(), "the old one does not count");
+    assert!(reloaded.public_renew_at(NAME).unwrap() <= now());
+    assert!(!reloaded.reload_public(NAME, now()).unwrap(), "the old one does not count");
     let (chain, key) = issued(&[NAME], now(), 60);
     put(&reloaded, &directory, "production", &chain, &key).unwrap();
     assert_eq!(served(&reloaded).unwrap().not_after(), now() + 60 * DAY);
-    assert_eq!(reloaded.renew_at(NAME), Some(now() + 40 * DAY));
+    assert_eq!(reloaded.public_renew_at(NAME), Some(now() + 40 * DAY));
     // If storage has a certificate of the new authority, that serves at once.
     let reloaded = open_public(&directory, &["production"], Some(&keeper));
     assert_eq!(served(&reloaded).unwrap().not_after(), now() + 60 * DAY);
@@ -441,12 +441,12 @@ fn a_certificate_serves_while_the_storage_is_replaced() {
     let plan = CertificatePlan { storage, public: vec![public], authorities: Vec::new(), ..wanted(&directory, &[]) };
     let moved = Keeper::open(plan, Some(&keeper), now()).unwrap();
     assert!(Arc::ptr_eq(&served(&moved).unwrap(), &old));
-    assert!(moved.renew_at(NAME).unwrap() <= now() && !moved.reload(NAME, now()).unwrap());
+    assert!(moved.public_renew_at(NAME).unwrap() <= now() && !moved.reload_public(NAME, now()).unwrap());
     let files = format!("certificates/one/{NAME}");
     std::fs::create_dir_all(directory.path("other/certificates/one")).unwrap();
     std::fs::rename(directory.path(&format!("data/{files}")), directory.path(&format!("other/{files}"))).unwrap();
-    assert!(moved.reload(NAME, now()).unwrap());
-    assert_eq!(moved.renew_at(NAME), Some(now() + 60 * DAY));
+    assert!(moved.reload_public(NAME, now()).unwrap());
+    assert_eq!(moved.public_renew_at(NAME), Some(now() + 60 * DAY));
     assert!(Arc::ptr_eq(&served(&moved).unwrap(), &old));
 }
 
@@ -461,7 +461,7 @@ fn further_authorities_keep_the_certificate() {
     for authorities in [&["one", "two"][..], &["two", "one"]] {
         let reloaded = open_public(&directory, authorities, Some(&keeper));
         assert!(Arc::ptr_eq(&served(&reloaded).unwrap(), &served(&keeper).unwrap()));
-        assert_eq!(reloaded.renew_at(NAME), Some(now() + 60 * DAY));
+        assert_eq!(reloaded.public_renew_at(NAME), Some(now() + 60 * DAY));
     }
 }
 
@@ -498,7 +498,7 @@ fn an_equal_certificate_in_storage_changes_nothing() {
     let (chain, key) = issued(&[NAME], now(), 90);
     put(&keeper, &directory, "one", &chain, &key).unwrap();
     let before = served(&keeper).unwrap();
-    assert!(keeper.reload(NAME, now()).unwrap());
+    assert!(keeper.reload_public(NAME, now()).unwrap());
     assert!(Arc::ptr_eq(&served(&keeper).unwrap(), &before));
 }
 
@@ -508,8 +508,8 @@ fn an_equal_certificate_in_storage_changes_nothing() {
 fn a_storage_that_cannot_be_read() {
     let directory = Directory::new();
     for reuse_key in [false, true] {
-        let managed = LocalCertificateSpec { reuse_key, ..local("localhost") };
-        let keeper = open(&directory, &[managed], None, now());
+        let spec = LocalCertificateSpec { reuse_key, ..local("localhost") };
+        let keeper = open(&directory, &[spec], None, now());
         // Reading a directory as a file fails, for root too.
         let at = directory.path("data/certificates/local/localhost/localhost.key");
         std::fs::remove_file(&at).unwrap();
@@ -571,19 +571,19 @@ fn expired_or_broken_in_storage() {
     let (chain, key) = issued(&[NAME], now() - 100 * DAY, 90);
     put(&keeper, &directory, "one", &chain, &key).unwrap();
     let restarted = open_public(&directory, &["one"], None);
-    assert!(served(&restarted).is_some() && restarted.renew_at(NAME).unwrap() < now());
-    assert!(!restarted.reload(NAME, now()).unwrap());
+    assert!(served(&restarted).is_some() && restarted.public_renew_at(NAME).unwrap() < now());
+    assert!(!restarted.reload_public(NAME, now()).unwrap());
     // Another process renews it.
     let (chain, key) = issued(&[NAME], now(), 90);
     put(&keeper, &directory, "one", &chain, &key).unwrap();
-    assert!(restarted.reload(NAME, now()).unwrap());
-    assert_eq!(restarted.renew_at(NAME), Some(now() + 60 * DAY));
+    assert!(restarted.reload_public(NAME, now()).unwrap());
+    assert_eq!(restarted.public_renew_at(NAME), Some(now() + 60 * DAY));
     assert_eq!(served(&restarted).unwrap().not_after(), now() + 90 * DAY);
     // A crash between two writes leaves a key that does not belong to the chain.
     let (_, other) = issued(&[NAME], now(), 90);
     std::fs::write(directory.path(&format!("data/certificates/one/{NAME}/{NAME}.key")), other).unwrap();
     assert!(served(&open_public(&directory, &["one"], None)).is_none());
-    assert!(!restarted.reload(NAME, now()).unwrap() && served(&restarted).is_some());
+    assert!(!restarted.reload_public(NAME, now()).unwrap() && served(&restarted).is_some());
 }
 
 // A full disk: the certificate that the authority has issued is served nevertheless.
@@ -595,12 +595,12 @@ fn a_certificate_that_cannot_be_stored_is_served() {
     std::fs::remove_dir_all(directory.path("data")).unwrap();
     std::fs::write(directory.path("data"), "in the way").unwrap();
     let (chain, key) = issued(&[NAME], now(), 90);
-    let error = keeper.put(NAME, "one", &chain, &key, &lock).unwrap_err();
+    let error = keeper.install_public(NAME, "one", &chain, &key, &lock).unwrap_err();
     assert!(
         matches!(&error, Error::Write(location, _) if location.starts_with(directory.path("data").to_str().unwrap())),
         "{error}"
     );
-    assert_eq!((served(&keeper).is_some(), keeper.renew_at(NAME)), (true, Some(now() + 60 * DAY)));
+    assert_eq!((served(&keeper).is_some(), keeper.public_renew_at(NAME)), (true, Some(now() + 60 * DAY)));
 }
 
 // On-demand TLS: a handshake adds the name; a certificate that is due and was not used leaves memory instead of being
@@ -611,9 +611,9 @@ fn names_on_demand() {
     let keeper = open(&directory, &[local("localhost")], None, now());
     let on_demand = |name: &str| LocalCertificateSpec { on_demand: true, ..local(name) };
     for name in ["used.example", "unused.example"] {
-        let added = keeper.add_managed(on_demand(name), now()).unwrap();
+        let added = keeper.add_local(on_demand(name), now()).unwrap();
         assert!(Arc::ptr_eq(&added, &leaf(&keeper, name)));
-        assert!(Arc::ptr_eq(&added, &keeper.add_managed(on_demand(name), now()).unwrap()), "added once");
+        assert!(Arc::ptr_eq(&added, &keeper.add_local(on_demand(name), now()).unwrap()), "added once");
     }
     let names = ["unused.example", "used.example"];
     let mut known = keeper.names_on_demand();
@@ -637,7 +637,7 @@ fn an_added_name_is_renewed_in_time() {
     let seconds = Duration::from_secs;
     assert_eq!((keeper.renew(now()), keeper.until_renewal(now() + seconds(1))), (seconds(600), seconds(599)));
     let short = LocalCertificateSpec { lifetime: seconds(30), on_demand: true, ..local("a.example") };
-    let added = keeper.add_managed(short, now() + seconds(5)).unwrap();
+    let added = keeper.add_local(short, now() + seconds(5)).unwrap();
     assert_eq!(keeper.until_renewal(now() + seconds(5)), seconds(20));
     added.mark_used();
     assert_eq!(keeper.renew(now() + seconds(25)), seconds(20), "the time until the next one");
@@ -667,9 +667,9 @@ fn names_on_demand_are_bounded() {
             assert!(dropped.iter().all(|name| before.contains(name)), "{dropped:?}");
             let name = format!("{kind}{number}.example");
             if kind == "local" {
-                keeper.add_managed(LocalCertificateSpec { on_demand: true, ..local(&name) }, now()).unwrap();
+                keeper.add_local(LocalCertificateSpec { on_demand: true, ..local(&name) }, now()).unwrap();
             } else {
-                keeper.add(PublicCertificateSpec { name: name.clone(), ..public.clone() }).unwrap();
+                keeper.add_public(PublicCertificateSpec { name: name.clone(), ..public.clone() }).unwrap();
             }
             let known = keeper.names_on_demand();
             assert!(known.len() <= 3 && known.contains(&name), "{known:?}");
@@ -702,12 +702,12 @@ fn a_public_name_is_added_and_removed() {
         storage: None,
         on_demand: true,
     };
-    keeper.add(public("another")).unwrap();
+    keeper.add_public(public("another")).unwrap();
     assert!(keeper.issued(NAME).is_none() && keeper.names()[0].not_after.is_none());
-    keeper.remove(NAME);
-    keeper.add(public("ca")).unwrap();
+    keeper.remove_public(NAME);
+    keeper.add_public(public("ca")).unwrap();
     assert!(Arc::ptr_eq(&keeper.issued(NAME).unwrap().certificate, &leaf(&keeper, NAME)));
-    keeper.remove(NAME);
+    keeper.remove_public(NAME);
     assert!(keeper.issued(NAME).is_none() && keeper.store().find(Some(NAME), &[], &|_| true).is_none());
     assert!(at.join("p.example.crt").exists());
 }
@@ -729,6 +729,6 @@ fn an_unreadable_certificate_is_left_out() {
     let plan = CertificatePlan { public: vec![public], ..wanted(&directory, &[local("localhost")]) };
     let keeper = Keeper::open(plan, None, now()).unwrap();
     assert!(keeper.issued("a.example").is_none());
-    assert!(matches!(keeper.reload("a.example", now()), Err(Error::Read(..))), "its task reports the failure");
+    assert!(matches!(keeper.reload_public("a.example", now()), Err(Error::Read(..))), "its task reports the failure");
     leaf(&keeper, "localhost");
 }

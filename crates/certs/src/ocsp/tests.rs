@@ -267,7 +267,7 @@ fn in_storage() {
     store_response(&leaf, &response, &storage).unwrap();
     let key = storage.list("ocsp").unwrap().remove(0);
     assert!(key.starts_with("ocsp/a.example-") && key.len() <= "ocsp/a.example-".len() + 8, "{key}");
-    let off = OcspPolicy { disabled: true, ..OcspPolicy::default() };
+    let off = OcspPolicy { is_enabled: false, ..OcspPolicy::default() };
     restore(&leaf, &off, &storage, now());
     assert_eq!(leaf.signed().ocsp, None);
     restore(&leaf, &OcspPolicy::default(), &storage, now() + DAY);
@@ -283,12 +283,12 @@ fn in_storage() {
 fn a_reload_that_disables_stapling() {
     const NAME: &str = "a.example";
     let (directory, authority) = (Directory::new(), Authority::new("ca"));
-    let open = |disabled, before: Option<&Keeper>| {
+    let open = |is_enabled, before: Option<&Keeper>| {
         let public = PublicCertificateSpec {
             name: NAME.to_owned(),
             authorities: vec!["one".to_owned()],
             renewal_ratio: 1.0 / 3.0,
-            ocsp: OcspPolicy { disabled, ..OcspPolicy::default() },
+            ocsp: OcspPolicy { is_enabled, ..OcspPolicy::default() },
             storage: None,
             on_demand: true,
         };
@@ -298,27 +298,27 @@ fn a_reload_that_disables_stapling() {
             loaded: Vec::new(),
             selections: Vec::new(),
             loaded_ocsp: OcspPolicy::default(),
-            managed: Vec::new(),
+            local: Vec::new(),
             public: vec![public],
             renewal_check_interval: DAY,
         };
         Keeper::open(plan, before, now()).unwrap_or_else(|error| panic!("{error}"))
     };
     let served = |keeper: &Keeper| keeper.store().find(Some(NAME), &[], &|_| true).unwrap();
-    let first = open(false, None);
+    let first = open(true, None);
     let (chain, key) = authority.pair(true);
     let lock = first.storage().lock("issue_cert_a.example").unwrap();
-    first.put(NAME, "one", &pem::write_chain(&chain), &key.serialize_pem(), &lock).unwrap();
+    first.install_public(NAME, "one", &pem::write_chain(&chain), &key.serialize_pem(), &lock).unwrap();
     let leaf = served(&first);
     leaf.mark_used();
     leaf.staple(&TestResponse::good(&leaf).signed(authority.issuer.key(), &[]), None, now()).unwrap();
-    assert!(Arc::ptr_eq(&served(&open(false, Some(&first))), &leaf));
-    let second = open(true, Some(&first));
+    assert!(Arc::ptr_eq(&served(&open(true, Some(&first))), &leaf));
+    let second = open(false, Some(&first));
     let without = served(&second);
     assert_eq!((without.signed().ocsp.clone(), without.staple_end()), (None, None));
     assert!(without.signed().cert == leaf.signed().cert && without.is_used());
     assert!(second.ocsp_targets().is_empty() && leaf.signed().ocsp.is_some());
-    assert_eq!(open(false, Some(&second)).ocsp_targets().len(), 1, "its responder is still known");
+    assert_eq!(open(true, Some(&second)).ocsp_targets().len(), 1, "its responder is still known");
 }
 
 // Caddy's `ocsp_overrides`: another URL for a responder; an empty one disables it.
@@ -327,7 +327,7 @@ fn overrides() {
     let leaf = Authority::new("ca").leaf(true);
     let url = |overrides: &[(&str, &str)]| {
         let overrides = overrides.iter().map(|(key, url)| ((*key).to_owned(), (*url).to_owned())).collect();
-        OcspPolicy { disabled: false, overrides: Arc::new(overrides) }.responder(&leaf)
+        OcspPolicy { is_enabled: true, overrides: Arc::new(overrides) }.responder(&leaf)
     };
     assert_eq!(url(&[("http://other.test/", "http://b/")]).as_deref(), Some("http://ocsp.test/"));
     assert_eq!(url(&[("http://ocsp.test/", "http://b/")]).as_deref(), Some("http://b/"));

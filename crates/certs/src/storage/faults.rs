@@ -116,7 +116,7 @@ pub(super) fn open(storage: SharedStorage, now: SystemTime) -> Result<Keeper, Er
         loaded: Vec::new(),
         selections: Vec::new(),
         loaded_ocsp: OcspPolicy::default(),
-        managed: vec![LocalCertificateSpec::new(LOCAL, "local")],
+        local: vec![LocalCertificateSpec::new(LOCAL, "local")],
         public: vec![public],
         renewal_check_interval: Duration::from_secs(600),
     };
@@ -134,7 +134,7 @@ pub(super) fn issued(from: SystemTime) -> (String, String) {
 fn put(keeper: &Keeper, from: SystemTime) -> Result<(), Error> {
     let (chain, key) = issued(from);
     let lock = keeper.storage().lock(&format!("issue_cert_{PUBLIC}"))?;
-    keeper.put(PUBLIC, "ca", &chain, &key, &lock)
+    keeper.install_public(PUBLIC, "ca", &chain, &key, &lock)
 }
 
 /// The life of a server: its start, an account, a certificate, and renewals of everything.
@@ -319,7 +319,7 @@ fn a_disk_without_room() {
         // On a read-only disk, the lock's file is there already.
         match keeper.storage().lock(&format!("issue_cert_{PUBLIC}")) {
             Ok(lock) => {
-                let error = keeper.put(PUBLIC, "ca", &chain, &key, &lock).unwrap_err();
+                let error = keeper.install_public(PUBLIC, "ca", &chain, &key, &lock).unwrap_err();
                 let location = disk.0.path("data").display().to_string();
                 assert!(matches!(&error, Error::Write(at, _) if at.starts_with(&location)), "{error}");
                 assert_eq!(keeper.issued(PUBLIC).unwrap().certificate.not_before(), at);
@@ -361,7 +361,7 @@ fn a_clock_that_jumps() {
         assert!(keeper.issued(PUBLIC).is_some() && restarted.issued(PUBLIC).is_some());
         // A certificate in storage that is not valid by this clock, or due, is ordered again.
         let is_fresh = at >= now() && at < now() + 60 * DAY;
-        assert_eq!(keeper.reload(PUBLIC, at).unwrap(), is_fresh);
+        assert_eq!(keeper.reload_public(PUBLIC, at).unwrap(), is_fresh);
     }
     // Clocks of servers differ by seconds.
     let leaf = local(&keeper);

@@ -44,7 +44,7 @@ fn defaults() {
     assert_eq!(resource[0], ("service.name".into(), "unknown_service:causeway".into()));
     let all = read(&[]).expect("settings");
     assert_eq!(all.sampler, Sampler { follows_parent: true, below: 1 << 63 });
-    assert!(all.propagates && !all.is_disabled);
+    assert!(all.propagates && all.is_enabled);
 }
 
 // OTEL_SERVICE_NAME has precedence over service.name in OTEL_RESOURCE_ATTRIBUTES; values are percent-encoded.
@@ -64,7 +64,7 @@ fn resources_and_headers() {
 #[test]
 fn switched_off() {
     let off = read(&[("OTEL_SDK_DISABLED", "True"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "x")]).expect("settings");
-    assert!(off.is_disabled && off.export.is_none());
+    assert!(!off.is_enabled && off.export.is_none());
     assert!(read(&[("OTEL_TRACES_EXPORTER", "none")]).expect("settings").export.is_none());
     assert!(!read(&[("OTEL_PROPAGATORS", "baggage")]).expect("settings").propagates);
 }

@@ -68,7 +68,7 @@ fn issuer() -> Issuer {
 
 /// Manages all names that end in `ending`.
 fn reader(storage: &SharedStorage, ending: &'static str) -> SharedChallenges {
-    let authorities: Arc<[String]> = vec!["other".to_owned(), issuer().storage_key()].into();
+    let authorities: Arc<[String]> = vec!["other".to_owned(), issuer().storage_name()].into();
     SharedChallenges::new(storage, Box::new(move |name| name.ends_with(ending).then(|| Arc::clone(&authorities))))
 }
 
@@ -189,7 +189,7 @@ async fn requests_without_end() {
 async fn a_storage_that_hangs() {
     let counted = CountedStorage::new("hangs", Duration::from_millis(500));
     let storage: SharedStorage = counted.clone();
-    let authorities: Arc<[String]> = vec![issuer().storage_key()].into();
+    let authorities: Arc<[String]> = vec![issuer().storage_name()].into();
     let authorities_of = move |name: &str| name.ends_with(".hangs.example").then(|| Arc::clone(&authorities));
     let _reader = SharedChallenges::with_timeout(&storage, Box::new(authorities_of), Duration::from_millis(50));
     let all: Vec<_> = (0..20).map(|number| shared_http_answer(&format!("{number}.hangs.example"), "t")).collect();

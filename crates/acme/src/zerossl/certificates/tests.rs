@@ -97,7 +97,7 @@ async fn the_validation_file_is_open_while_the_name_is_verified() {
     let stored = storage.load("zerossl/challenge_tokens/file.example.json").unwrap().unwrap();
     let stored: Value = serde_json::from_slice(&stored).unwrap();
     assert_eq!((&stored["url"], &stored["token"]), (&json!(format!("http://{name}{PATH}")), &json!(want)));
-    let keys = Arc::from(vec![STORAGE_KEY.to_owned()]);
+    let keys = Arc::from(vec![STORAGE_NAME.to_owned()]);
     let _shared = challenge::SharedChallenges::new(&storage, Box::new(move |_| Some(Arc::clone(&keys))));
     assert_eq!(challenge::shared_file(name, PATH).unwrap().await, want);
     assert_eq!(challenge::shared_file(name, &format!("{PATH}x")).unwrap().await, None);

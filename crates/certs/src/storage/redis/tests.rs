@@ -295,7 +295,7 @@ fn a_certificate_without_its_lock() {
     let lock = || server.storage().lock(&format!("issue_cert_{PUBLIC}")).unwrap();
     let put = |keeper: &Keeper, lock: &Lock| {
         let (chain, key) = issued(now);
-        let stored = keeper.put(PUBLIC, "ca", &chain, &key, lock);
+        let stored = keeper.install_public(PUBLIC, "ca", &chain, &key, lock);
         (stored, keeper.issued(PUBLIC).unwrap().certificate)
     };
     let (stored, old) = put(&first, &lock());
@@ -304,11 +304,11 @@ fn a_certificate_without_its_lock() {
     server.run_command(&["DEL", &format!("caddy/locks/issue_cert_{PUBLIC}")]);
     let (stored, own) = put(&first, &lost);
     assert!(matches!(stored, Err(Error::LockLost(_))));
-    assert!(!first.reload_other(PUBLIC, Some(&*old), now).unwrap());
+    assert!(!first.reload_public_except(PUBLIC, Some(&*old), now).unwrap());
     assert!(Arc::ptr_eq(&first.issued(PUBLIC).unwrap().certificate, &own));
     let (stored, others) = put(&next, &lock());
     stored.unwrap();
-    assert!(first.reload_other(PUBLIC, Some(&*old), now).unwrap());
+    assert!(first.reload_public_except(PUBLIC, Some(&*old), now).unwrap());
     assert_eq!(first.issued(PUBLIC).unwrap().certificate.signed().cert, others.signed().cert);
 }
 
