@@ -67,15 +67,15 @@ struct FieldEntry {
     value_len: u32,
     name_len: u16,
     known: u8,
-    spare: Spare,
+    flags: EntryFlags,
 }
 
 /// Two small properties of an entry in one byte, which keeps the entry at 16 bytes: the lower seven bits are the slack,
 /// the unused bytes after the value that a longer value may take. The highest bit marks a sensitive field.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Spare(u8);
+struct EntryFlags(u8);
 
-impl Spare {
+impl EntryFlags {
     const SLACK_MAX: u8 = 0x7f;
     const SENSITIVE: u8 = 0x80;
 
@@ -208,7 +208,7 @@ impl FieldMap {
     /// Whether the first field of this name is sensitive. O(1).
     #[must_use]
     pub fn is_sensitive(&self, name: KnownName) -> bool {
-        self.position_of_known(name).is_some_and(|at| self.entries[at].spare.is_sensitive())
+        self.position_of_known(name).is_some_and(|at| self.entries[at].flags.is_sensitive())
     }
 
     /// Removes all fields of this name and returns their number. O(entries).
@@ -256,7 +256,7 @@ impl FieldMap {
         self.entries.iter().map(|entry| FieldLine {
             name: self.name(entry),
             value: self.value(entry),
-            is_sensitive: entry.spare.is_sensitive(),
+            is_sensitive: entry.flags.is_sensitive(),
         })
     }
 
@@ -368,7 +368,7 @@ impl FieldMap {
         let old = self.entries[at];
         // A value that fits into the old value's range overwrites it, so that repeated rewriting does not grow the
         // arena.
-        let room = old.value_len as usize + old.spare.slack();
+        let room = old.value_len as usize + old.flags.slack();
         let (value_at, slack) = if value.len() <= room {
             self.arena[old.value_at as usize..][..value.len()].copy_from_slice(value);
             (old.value_at, room - value.len())
@@ -378,9 +378,9 @@ impl FieldMap {
         let entry = &mut self.entries[at];
         entry.value_at = value_at;
         entry.value_len = value.len() as u32;
-        entry.spare.set_slack(slack);
+        entry.flags.set_slack(slack);
         // The new value may be made of those of the removed fields.
-        entry.spare.join_sensitive(removed);
+        entry.flags.join_sensitive(removed);
     }
 
     fn append_bytes(&mut self, name: NameRef<'_>, value: &[u8]) {
@@ -406,13 +406,13 @@ impl FieldMap {
 
     /// Removes the fields of this name from a position on. Returns their number, and a mark if one of them was
     /// sensitive.
-    fn remove_from(&mut self, from: usize, name: NameRef<'_>) -> (usize, Spare) {
+    fn remove_from(&mut self, from: usize, name: NameRef<'_>) -> (usize, EntryFlags) {
         let before = self.entries.len();
-        let (mut kept, mut removed) = (from, Spare::default());
+        let (mut kept, mut removed) = (from, EntryFlags::default());
         for at in from..before {
             let entry = self.entries[at];
             if self.is(&entry, name) {
-                removed.join_sensitive(entry.spare);
+                removed.join_sensitive(entry.flags);
             } else {
                 self.entries[kept] = entry;
                 kept += 1;
@@ -551,7 +551,7 @@ impl FieldMap {
             value_len,
             name_len: 0,
             known: name.index() as u8,
-            spare: Spare::default(),
+            flags: EntryFlags::default(),
         });
         self.note(name.index() as u8, at);
     }
@@ -563,7 +563,14 @@ impl FieldMap {
     #[inline]
     pub fn index_other(&mut self, name_at: u32, name_len: u16, value_at: u32, value_len: u32) {
         assert!(self.entries.len() < usize::from(u16::MAX), "a field map of at most 65535 fields");
-        self.entries.push(FieldEntry { name_at, value_at, value_len, name_len, known: OTHER, spare: Spare::default() });
+        self.entries.push(FieldEntry {
+            name_at,
+            value_at,
+            value_len,
+            name_len,
+            known: OTHER,
+            flags: EntryFlags::default(),
+        });
         self.note_other();
     }
 
@@ -610,7 +617,7 @@ impl FieldMap {
     #[cold]
     pub fn mark_last_sensitive(&mut self) {
         if let Some(last) = self.entries.last_mut() {
-            last.spare.set_sensitive();
+            last.flags.set_sensitive();
         }
     }
 
@@ -618,7 +625,7 @@ impl FieldMap {
     #[cold]
     pub fn mark_sensitive(&mut self, name: KnownName) {
         if let Some(at) = self.position_of_known(name) {
-            self.entries[at].spare.set_sensitive();
+            self.entries[at].flags.set_sensitive();
         }
     }
 
@@ -655,14 +662,14 @@ impl FieldMap {
     pub fn join_repeated(&mut self, name: KnownName, between: &[u8]) {
         let Some(first) = self.position_of_known(name) else { return };
         let value_at = self.arena.len();
-        let mut spare = Spare::default();
+        let mut flags = EntryFlags::default();
         for at in first..self.entries.len() {
             let entry = self.entries[at];
             if usize::from(entry.known) != name.index() {
                 continue;
             }
             // One sensitive part makes the whole sensitive.
-            spare.join_sensitive(entry.spare);
+            flags.join_sensitive(entry.flags);
             if entry.value_len > 0 {
                 if self.arena.len() > value_at {
                     self.arena.extend_from_slice(between);
@@ -675,7 +682,7 @@ impl FieldMap {
         self.push(b"");
         let value_len = (self.arena.len() - value_at) as u32;
         let entry = &mut self.entries[first];
-        (entry.value_at, entry.value_len, entry.spare) = (value_at as u32, value_len, spare);
+        (entry.value_at, entry.value_len, entry.flags) = (value_at as u32, value_len, flags);
         self.remove_from(first + 1, NameRef::Known(name));
     }
 

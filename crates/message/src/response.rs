@@ -100,19 +100,19 @@ impl ResponseHead {
     }
 
     /// Sets the status and Location of a redirect (RFC 9110 §15.4).
-    pub fn redirect(&mut self, status: StatusCode, location: FieldValue<'_>) {
+    pub fn set_redirect(&mut self, status: StatusCode, location: FieldValue<'_>) {
         self.status = status;
         self.fields.insert(names::LOCATION, location);
     }
 
     /// Sets Cache-Control and removes all others of that name (RFC 9111 §5.2).
-    pub fn cache_control(&mut self, directives: FieldValue<'_>) {
+    pub fn set_cache_control(&mut self, directives: FieldValue<'_>) {
         self.fields.insert(names::CACHE_CONTROL, directives);
     }
 
     /// Sets ETag from a tag without quotes. Returns `false` and sets no field if the tag holds a byte that it may not
     /// (RFC 9110 §8.8.3).
-    pub fn etag(&mut self, tag: &str, kind: EtagKind) -> bool {
+    pub fn set_etag(&mut self, tag: &str, kind: EtagKind) -> bool {
         if !tag.bytes().all(|byte| byte > b' ' && byte != b'"' && byte != 0x7f) {
             return false;
         }
@@ -127,7 +127,7 @@ impl ResponseHead {
 
     /// Sets Last-Modified, rounded down to the second (RFC 9110 §8.8.2). Does nothing for a time before 1970 or after
     /// the year 9999.
-    pub fn last_modified(&mut self, time: SystemTime) {
+    pub fn set_last_modified(&mut self, time: SystemTime) {
         let seconds = time.duration_since(SystemTime::UNIX_EPOCH).map(|since| since.as_secs());
         if !seconds.is_ok_and(|seconds| seconds < HTTP_DATE_SECONDS_END) {
             return;
@@ -169,7 +169,7 @@ mod tests {
         let mut head = ResponseHead::new(StatusCode::OK);
         head.set(names::CONTENT_TYPE, FieldValue::from_static("text/plain"));
         head.fields_mut().insert_number(names::CONTENT_LENGTH, 5);
-        assert!(head.etag("x", EtagKind::Weak));
+        assert!(head.set_etag("x", EtagKind::Weak));
         assert_eq!(head.sendable().count(), 3);
         for (code, want) in [(100, 2), (103, 2), (204, 2), (304, 1)] {
             head.set_status(StatusCode::new(code).unwrap());
@@ -194,21 +194,21 @@ mod tests {
     #[test]
     fn dates_and_tags() {
         let mut head = ResponseHead::new(StatusCode::OK);
-        head.last_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777));
+        head.set_last_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777));
         assert_eq!(head.fields().get(names::LAST_MODIFIED), Some(&b"Sun, 06 Nov 1994 08:49:37 GMT"[..]));
-        head.last_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 60));
+        head.set_last_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 60));
         assert_eq!(head.fields().get_all(names::LAST_MODIFIED).count(), 1);
-        assert!(!head.etag("a\"b", EtagKind::Strong) && !head.etag("a b", EtagKind::Strong));
-        assert!(head.etag("ab", EtagKind::Strong));
+        assert!(!head.set_etag("a\"b", EtagKind::Strong) && !head.set_etag("a b", EtagKind::Strong));
+        assert!(head.set_etag("ab", EtagKind::Strong));
         assert_eq!(head.fields().get(names::ETAG), Some(&b"\"ab\""[..]));
-        head.cache_control(FieldValue::from_static("max-age=1"));
-        head.cache_control(FieldValue::from_static("no-store"));
+        head.set_cache_control(FieldValue::from_static("max-age=1"));
+        head.set_cache_control(FieldValue::from_static("no-store"));
         assert_eq!(
             head.fields().get_all(names::CACHE_CONTROL).collect::<Vec<_>>(),
             [b"no-store"],
             "one line, the last"
         );
-        head.redirect(StatusCode::FOUND, FieldValue::from_static("/x"));
+        head.set_redirect(StatusCode::FOUND, FieldValue::from_static("/x"));
         assert_eq!((head.status(), head.fields().get(names::LOCATION)), (StatusCode::FOUND, Some(&b"/x"[..])));
     }
 }

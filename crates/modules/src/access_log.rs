@@ -90,7 +90,7 @@ pub fn make_with(
         loggers: HostLoggers::open(LOGGER, value, build, stream)?,
         slots: RecordSlots {
             user: build.allocate_slot(USER),
-            level: build.variable(LEVEL),
+            level: build.allocate_variable(LEVEL),
             fields: build.allocate_family(FIELDS),
             spans: build.allocate_family(SPANS),
             spans_ms: build.allocate_family(SPANS_MS),
@@ -106,6 +106,10 @@ impl Handler for AccessLog {
     }
 
     fn sees_rejected(&self) -> bool {
+        true
+    }
+
+    fn is_internal(&self) -> bool {
         true
     }
 

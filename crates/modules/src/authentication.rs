@@ -108,7 +108,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
     let mut basic = None;
     for (name, provider) in &written.providers {
         if name != "http_basic" {
-            let expected = "http_basic: no other provider is built into this version (docs/refused.md)";
+            let expected = "http_basic: no other provider is supported (docs/refused.md)";
             return build.at("providers", |build| Err(build.refuse(name, expected)));
         }
         basic = Some(Arc::new(build.at("providers.http_basic", |build| Basic::build(provider, build))?));

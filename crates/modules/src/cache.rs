@@ -80,7 +80,7 @@ const WAITS_MAX: u8 = 3;
 /// Compiles the handler from its JSON, and from the settings of the app `cache` for the members that it does not have.
 ///
 /// # Errors
-/// A value is not valid, or a member of the plugin for Caddy is not implemented.
+/// A value is not valid, or a member of the plugin for Caddy is not supported.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     Ok(Box::new(Cache(Arc::new(config::read(value, build)?))))
 }
@@ -313,7 +313,7 @@ impl CacheRules {
                 }
             },
         };
-        // Where it is decided that the request does not wait: otherwise it would be counted again.
+        // Counted here, where the request no longer waits: earlier it would be counted again.
         let count = || self.tiers.store.count(key, why.lookup());
         if directives.only_if_cached {
             count();
@@ -573,13 +573,13 @@ impl CacheRules {
     }
 
     /// Uses the response to a forwarded request.
-    fn fetched(&self, cx: &mut Context, mut fetch: Fetch, response: Response) -> Response {
+    fn handle_fetched(&self, cx: &mut Context, mut fetch: Fetch, response: Response) -> Response {
         let (now, status) = (cx.worker().now(), response.status);
         let Fetch { why, .. } = fetch;
         let outdates = fetch.outdates_stale(status);
         if let Some(stale) = fetch.stale.take() {
             if status == StatusCode::NOT_MODIFIED && fetch.purpose == FetchPurpose::Validate {
-                let (stored, then) = self.validated(cx, &fetch, &stale, now);
+                let (stored, then) = self.apply_validation(cx, &fetch, &stale, now);
                 // The origin sets them for this client: they are not stored, and not lost either.
                 let cookies: Vec<_> = {
                     let fields = cx.response().fields();
@@ -635,13 +635,13 @@ impl CacheRules {
             && is_cacheable_by_default(status)
             && !cx.response().fields().contains(names::CACHE_CONTROL)
         {
-            cx.response_mut().cache_control(control.as_ref());
+            cx.response_mut().set_cache_control(control.as_ref());
         }
     }
 
     /// Returns the response as the origin's 304 has updated it, and stores it unless the update forbids that (RFC 9111
     /// §4.3.4).
-    fn validated(
+    fn apply_validation(
         &self,
         cx: &Context,
         fetch: &Fetch,
@@ -801,7 +801,7 @@ impl Handler for Cache {
     fn leave(&self, cx: &mut Context, response: Response) -> Step {
         let Self(rules) = self;
         if let Some(fetch) = cx.take_local(rules.fetch) {
-            return Step::Respond(rules.fetched(cx, fetch, response));
+            return Step::Respond(rules.handle_fetched(cx, fetch, response));
         }
         if let Some(PassedRequest { why, has_default, changed }) = rules.passed(cx) {
             if !changed.is_empty() && matches!(response.status.as_u16(), 200..400) {

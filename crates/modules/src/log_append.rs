@@ -81,7 +81,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
             (if is_ms { SPANS_MS } else { SPANS }, Source::Span(began))
         }
         (None, true) => (FIELDS, Source::Placeholder(build.template(&value))),
-        (None, false) => (FIELDS, Source::Variable(build.variable(&value), value.into())),
+        (None, false) => (FIELDS, Source::Variable(build.allocate_variable(&value), value.into())),
     };
     let slot = build.allocate_slot(&format!("{prefix}{key}"));
     Ok(Box::new(LogAppend { slot, source, early }))

@@ -73,7 +73,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         let default = written.defaults.get(number).map(|text| build.template(text));
         let destination = Destination { source: build.template(&written.source), cases: cases.into(), default };
         // The name without its braces; `check` has verified them.
-        let computed = build.computed(move |cx, out| Some(destination.put(cx, out)));
+        let computed = build.allocate_computed(move |cx, out| Some(destination.put(cx, out)));
         mapped.push((build.allocate_slot(&name[1..name.len() - 1]), computed));
     }
     Ok(Box::new(Mapped(mapped.into())))

@@ -2,9 +2,9 @@
 //! options are those of the plugin `caddy-ratelimit`.
 //!
 //! - `zone`: the events of the keys of a zone
-//! - `shared`: the events of other servers, which Redis reports
+//! - `redis`: the events of other servers, which Redis reports
 
-mod shared;
+mod redis;
 mod zone;
 
 use std::collections::BTreeMap;
@@ -98,7 +98,7 @@ struct MatchedZones(RoutesId);
 ///
 /// # Errors
 /// A zone has no window or no number of events, a matcher is not valid, or the address of Redis is none. `distributed`
-/// is not implemented.
+/// is not supported.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     let written: RateLimitConfig = build.parse_module(value)?;
     for (key, is_written) in [("distributed", written.distributed.is_some()), ("storage", written.storage.is_some())] {
@@ -173,7 +173,7 @@ impl ZoneLimit {
 
 impl RedisConfig {
     fn read(&self, build: &mut Build<'_>) -> Result<RedisServer, BuildError> {
-        let address = build.known(&self.address);
+        let address = build.expand_constants(&self.address);
         let Some(mut server) = RedisServer::parse_address(&address) else {
             let expected = "HOST:PORT or unix//PATH, such as redis.internal:6379";
             // A login would end up in the log.
@@ -187,7 +187,8 @@ impl RedisConfig {
             }
             RedisPlace::Unix(_) => {}
         }
-        (server.username, server.password) = (build.known(&self.username), build.known(&self.password));
+        (server.username, server.password) =
+            (build.expand_constants(&self.username), build.expand_constants(&self.password));
         server.db = self.db;
         Ok(server)
     }

@@ -53,9 +53,9 @@ impl<R> OutcomeSender<R> {
         let _ = self.0.send((outcome, stamp));
     }
 
-    /// Returns whether the request is gone. Otherwise registers the task for a wakeup when it goes.
-    pub(crate) fn is_abandoned(&mut self, poll_cx: &mut PollContext<'_>) -> bool {
-        self.0.poll_canceled(poll_cx).is_ready()
+    /// Is ready when the request is gone.
+    pub(crate) fn poll_abandoned(&mut self, poll_cx: &mut PollContext<'_>) -> Poll<()> {
+        self.0.poll_canceled(poll_cx)
     }
 }
 
@@ -125,7 +125,7 @@ impl<R: Clone + 'static> SingleFlight<R> {
                 if let Poll::Ready(done) = Pin::new(&mut job).poll(poll_cx) {
                     return Poll::Ready(Some(done));
                 }
-                if under_way.is_abandoned(poll_cx) { Poll::Ready(None) } else { Poll::Pending }
+                under_way.poll_abandoned(poll_cx).map(|()| None)
             });
             let Some(done) = done.await else { return };
             let outcome = then(done);
@@ -145,13 +145,14 @@ struct RunningLookup<R: 'static> {
 }
 
 impl<R> RunningLookup<R> {
-    /// Returns whether every request that waited for this lookup is gone. Otherwise registers the task for a wakeup
-    /// when one of them goes.
-    fn is_abandoned(&self, poll_cx: &mut PollContext<'_>) -> bool {
+    /// Is ready when every request that waited for this lookup is gone.
+    fn poll_abandoned(&self, poll_cx: &mut PollContext<'_>) -> Poll<()> {
         let mut looks = self.generation.state(self.id).0.borrow_mut();
-        let Some(Flight { waiting, .. }) = looks.get_mut(&self.key) else { return true };
-        waiting.retain_mut(|sender| !sender.is_abandoned(poll_cx));
-        waiting.is_empty()
+        let Some(Flight { waiting, .. }) = looks.get_mut(&self.key) else {
+            return Poll::Ready(());
+        };
+        waiting.retain_mut(|sender| sender.poll_abandoned(poll_cx).is_pending());
+        if waiting.is_empty() { Poll::Ready(()) } else { Poll::Pending }
     }
 
     fn end(&self) -> Waiters<R> {

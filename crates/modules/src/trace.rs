@@ -109,12 +109,12 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
             ended: build.allocate_state(|_| Cell::new(0)),
         });
     }
-    if settings.is_disabled {
+    if !settings.is_enabled {
         return Ok(Box::new(Disabled));
     }
     let slots = TraceSlots {
-        trace: build.variable("trace_id"),
-        span: build.variable("span_id"),
+        trace: build.allocate_variable("trace_id"),
+        span: build.allocate_variable("span_id"),
         trace_field: build.allocate_slot(&format!("{FIELDS}traceID")),
         span_field: build.allocate_slot(&format!("{FIELDS}spanID")),
     };

@@ -49,7 +49,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
             // As in Caddy, placeholders in them are not expanded: a client must not choose the log of its request.
             let text = Template::of_text(&names.join(&*char::from(NAMES_SEPARATOR).to_string()));
             texts.push((build.allocate_slot(SELECTED_LOGGERS), text.clone(), kind));
-            texts.push((build.variable(&name), text, kind));
+            texts.push((build.allocate_variable(&name), text, kind));
             continue;
         }
         let text = if name == NAMES && value.is_null() {
@@ -68,7 +68,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         if name == USER {
             texts.push((build.allocate_slot(USER), text.clone(), kind));
         }
-        texts.push((build.variable(&name), text, kind));
+        texts.push((build.allocate_variable(&name), text, kind));
     }
     Ok(Box::new(Vars { texts: texts.into(), recorded }))
 }

@@ -80,7 +80,7 @@ pub struct Registry {
     metrics: Arc<Metrics>,
     fetched: FetchedTable,
     /// The plans are not served.
-    is_check: bool,
+    is_check_only: bool,
 }
 
 impl Default for Registry {
@@ -93,7 +93,7 @@ impl Default for Registry {
             environment: Environment::default(),
             metrics: Arc::default(),
             fetched: FetchedTable::default(),
-            is_check: false,
+            is_check_only: false,
         }
     }
 }
@@ -113,12 +113,12 @@ impl Registry {
     /// Lets the plans that are built with this registry only be checked: no file is created for them, so they must not
     /// be served.
     pub fn check_only(&mut self) {
-        self.is_check = true;
+        self.is_check_only = true;
     }
 
     /// Returns whether [`check_only`](Self::check_only) was called.
-    pub fn is_check(&self) -> bool {
-        self.is_check
+    pub fn is_check_only(&self) -> bool {
+        self.is_check_only
     }
 
     /// Returns the metrics of all plans that are built with this registry.
@@ -387,7 +387,7 @@ impl<'r> Build<'r> {
 
     /// Replaces the placeholders whose values are known at load (environment, files, system). A text with any other
     /// placeholder is returned unchanged.
-    pub fn known(&mut self, text: &str) -> String {
+    pub fn expand_constants(&mut self, text: &str) -> String {
         if !text.contains('{') {
             return text.to_owned();
         }
@@ -395,7 +395,7 @@ impl<'r> Build<'r> {
     }
 
     /// Returns the slot of the variable that `vars` sets and `{http.vars.NAME}` reads. One name has one slot.
-    pub fn variable(&mut self, name: &str) -> VarId {
+    pub fn allocate_variable(&mut self, name: &str) -> VarId {
         self.allocate_slot(&format!("{VARIABLES}{name}"))
     }
 
@@ -422,7 +422,7 @@ impl<'r> Build<'r> {
     }
 
     /// Allots a computed text: `compute` appends it and returns its type, or `None` if it is unknown.
-    pub fn computed(
+    pub fn allocate_computed(
         &mut self,
         compute: impl Fn(&mut Context, &mut Vec<u8>) -> Option<ValueKind> + Send + Sync + 'static,
     ) -> ComputedId {
@@ -431,7 +431,7 @@ impl<'r> Build<'r> {
     }
 
     /// Allots the id of a matcher that may wait; see [`crate::Context::wait_to_match`].
-    pub fn matcher_id(&mut self) -> MatcherId {
+    pub fn allocate_matcher_id(&mut self) -> MatcherId {
         self.matchers += 1;
         MatcherId(self.matchers)
     }
@@ -447,8 +447,8 @@ impl<'r> Build<'r> {
     }
 
     /// Returns whether the plan is only checked, so that no file may be created for it.
-    pub fn is_check(&self) -> bool {
-        self.registry.is_check
+    pub fn is_check_only(&self) -> bool {
+        self.registry.is_check_only
     }
 
     /// Sets an app's settings, for the modules that read them ([`app`](Self::app)).
@@ -495,7 +495,7 @@ impl<'r> Build<'r> {
     }
 
     /// Records that the current template needs the request body as a text.
-    pub(crate) fn needs_body(&mut self) {
+    pub(crate) fn record_body_use(&mut self) {
         self.reads_body = true;
     }
 
@@ -568,7 +568,7 @@ impl<'r> Build<'r> {
             None => None,
         };
         let error_log = match &spec.error_log {
-            Some(value) => Some(self.at("error log", |build| build.handler(value))?),
+            Some(value) => Some(self.at("logs", |build| build.handler(value))?),
             None => None,
         };
         let id = ServerId(u16::try_from(self.plan.servers.len()).map_err(|_| self.refuse("65536 servers", "fewer"))?);
@@ -661,9 +661,8 @@ impl<'r> Build<'r> {
         for (index, value) in handlers.iter().enumerate() {
             let handler = self.at(format!("handle[{index}]"), |build| build.handler(value))?;
             let reads_body = std::mem::take(&mut self.reads_body);
-            // The handler of access records is none of the operator's.
-            let is_traced = self.is_traced && value.get("handler").is_none_or(|name| name != "access_log");
-            let handler = if is_traced { Box::new(Traced::new(handler, value)) } else { handler };
+            let handler =
+                if self.is_traced && !handler.is_internal() { Box::new(Traced::new(handler, value)) } else { handler };
             let spans = self.names.spans(value.get("handler").and_then(Value::as_str).unwrap_or("handler"));
             entries.push(HandlerEntry { handler, spans, reads_body });
         }

@@ -16,8 +16,8 @@ use crate::outcome::{Ending, Outcome};
 use crate::route::{self, Generation, Verdict};
 use crate::worker::Sleep;
 
-/// The most time that a repeated request may take.
-const TIME_MAX: Duration = Duration::from_secs(60);
+/// How long a repeated request may take.
+const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Frames of content that are read before other tasks of the worker have their turn. A file in the page cache never
 /// makes its reader wait.
 const FRAMES_PER_POLL: usize = 8;
@@ -74,7 +74,7 @@ pub async fn fetch(cx: Context, bytes_max: usize) -> Result<(StatusCode, Vec<u8>
     }
 }
 
-/// An exchange without a client. Its drop ends it for its handlers, also before its time.
+/// An exchange without a client. Dropping it calls the end hooks of its handlers, also if its response is not complete.
 struct Detached {
     cx: Context,
     outcome: Outcome,
@@ -93,8 +93,8 @@ impl Drop for Detached {
 /// Runs an exchange; `sink` gets the content of its response, and returns whether it takes more.
 async fn run(cx: Context, mut sink: impl FnMut(Chunk) -> bool) -> Outcome {
     let worker = Rc::clone(cx.worker());
-    let mut end = Some(Sleep::until(Rc::clone(&worker), worker.now() + TIME_MAX));
-    // Until the end it counts as given up.
+    let mut end = Some(Sleep::until(Rc::clone(&worker), worker.now() + EXCHANGE_TIMEOUT));
+    // The outcome of an exchange that is dropped before its end.
     let outcome =
         Outcome { status: None, sent: 0, received: 0, read: 0, took: Duration::ZERO, ending: Ending::PeerGone };
     let mut detached = Detached { cx, outcome };

@@ -42,6 +42,12 @@ pub trait Handler: Send + Sync + 'static {
         false
     }
 
+    /// Returns whether the server itself adds this handler. The log of handlers leaves it out, because the operator has
+    /// not configured it.
+    fn is_internal(&self) -> bool {
+        false
+    }
+
     /// Runs when the exchange is over on the wire: once for every handler that was entered, in the order of entry.
     fn end(&self, _cx: &Context, _outcome: &Outcome) {}
 }

@@ -259,8 +259,8 @@ pub struct ListenerSpec {
     pub tls: Option<TlsSpec>,
     /// The PROXY protocol at the start of connections; `None` reads none.
     pub proxy_protocol: Option<Arc<ProxyProtocol>>,
-    /// With TLS: redirects requests in cleartext, whose heads have at most as many bytes, to `https`. `None` refuses
-    /// them.
+    /// With TLS: the longest head, in bytes, of a cleartext request that is redirected to https; `None` refuses such
+    /// requests.
     pub redirect_bytes_max: Option<usize>,
     /// TCP's keep-alive probes on accepted connections; `None`: every 15 seconds.
     pub probes: Option<TcpProbes>,

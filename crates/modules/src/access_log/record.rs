@@ -240,7 +240,7 @@ impl EachField for TlsFields<'_> {
         sink.value(key!("cipher_suite"), LogValue::Unsigned(tls.cipher_suite_number().into()));
         sink.value(key!("proto"), LogValue::Text(tls.protocol.as_bytes()));
         sink.value(key!("server_name"), LogValue::Text(tls.server_name.as_deref().unwrap_or_default().as_bytes()));
-        // Encrypted Client Hello is not built.
+        // Encrypted Client Hello is not supported.
         sink.value(key!("ech"), LogValue::Bool(false));
         if let Some(client) = &tls.client_certificate {
             sink.value(key!("client_common_name"), LogValue::Text(client.common_name().as_bytes()));

@@ -621,7 +621,7 @@ fn mistakes() {
     for (log, want) in [
         (
             json!({ "writer": { "output": "syslog" } }),
-            "writer: no log writer module 'syslog' is built into this version (docs/refused.md)".to_owned(),
+            "writer: log writer module 'syslog' is not supported (docs/refused.md)".to_owned(),
         ),
         (
             json!({ "writer": { "output": 5 } }),
@@ -658,11 +658,11 @@ fn mistakes() {
         ),
         (
             json!({ "encoder": { "format": "xml" } }),
-            "encoder: no log encoder module 'xml' is built into this version (docs/refused.md)".into(),
+            "encoder: log encoder module 'xml' is not supported (docs/refused.md)".into(),
         ),
         (
             json!({ "encoder": { "format": "filter", "fields": { "a": { "filter": "blur" } } } }),
-            "encoder.fields.a: no log filter module 'blur' is built into this version (docs/refused.md)".into(),
+            "encoder.fields.a: log filter module 'blur' is not supported (docs/refused.md)".into(),
         ),
         (
             json!({ "encoder": { "format": "filter", "fields": { "a": { "filter": "hash", "value": "x" } } } }),

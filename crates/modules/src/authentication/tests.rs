@@ -275,6 +275,6 @@ fn refused() {
     }
     let other = Map::from_iter([("jwt".to_owned(), json!({}))]);
     let routes = json!([{ "handle": [{ "handler": "authentication", "providers": other }] }]);
-    let error = Kit::build(&registry(), &routes, &Value::Null).err().expect("it is not built");
+    let error = Kit::build(&registry(), &routes, &Value::Null).err().expect("it is not supported");
     assert!(error.to_string().contains("providers: found 'jwt', expected http_basic"), "{error}");
 }

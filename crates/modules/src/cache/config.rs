@@ -35,7 +35,7 @@ const DIRECTORY_BYTES_MAX: u64 = 1 << 30;
 const NAME: &str = "Causeway";
 
 /// Members of the plugin that choose where responses are stored, or that other services answer.
-const NOT_BUILT: [&str; 13] = [
+const NOT_SUPPORTED: [&str; 13] = [
     "api",
     "badger",
     "cache_keys",
@@ -126,7 +126,7 @@ fn open(
         files: if size == 0 { usize::MAX } else { size },
     };
     let directory = Path::new(&written.path);
-    if build.is_check() {
+    if build.is_check_only() {
         let is_other = match std::fs::metadata(directory) {
             Ok(found) => !found.is_dir(),
             Err(error) => error.kind() == io::ErrorKind::NotADirectory,
@@ -231,7 +231,7 @@ pub(super) fn read(value: &Value, build: &mut Build<'_>) -> Result<CacheRules, B
     })
 }
 
-/// Returns the handler's members and the app's. Refuses those of the plugin that are not built.
+/// Returns the handler's members and the app's. Refuses those of the plugin that are not supported.
 fn members(value: &Value, build: &mut Build<'_>) -> Result<Map<String, Value>, BuildError> {
     let mut members = value.as_object().cloned().unwrap_or_else(Map::new);
     for (key, value) in build.app("cache").and_then(Value::as_object).into_iter().flatten() {
@@ -240,9 +240,9 @@ fn members(value: &Value, build: &mut Build<'_>) -> Result<Map<String, Value>, B
         }
         members.entry(key.clone()).or_insert_with(|| value.clone());
     }
-    for name in NOT_BUILT {
+    for name in NOT_SUPPORTED {
         if members.get(name).is_some_and(|value| !value.is_null()) {
-            let expected = "nothing: this is not built; docs/cache.md lists the parts of the plugin that are";
+            let expected = "nothing: this is not supported; docs/cache.md lists the parts of the plugin that are";
             return build.at(name, |build| Err(build.refuse(name, expected)));
         }
     }

@@ -66,8 +66,8 @@ struct Delimiters {
 }
 
 impl Delimiters {
-    /// Takes the next byte.
-    fn is_next(&mut self, byte: u8) -> bool {
+    /// Takes the next byte, and returns whether it is a delimiter.
+    fn take_delimiter(&mut self, byte: u8) -> bool {
         if std::mem::take(&mut self.is_escaped) {
             return false;
         }
@@ -95,9 +95,9 @@ fn is_address(pair: &[u8]) -> bool {
 /// whose last quoted string has no end is one pair, because readers differ on it.
 fn forwarded_pairs(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut delimiters = Delimiters::default();
-    value.iter().for_each(|byte| _ = delimiters.is_next(*byte));
+    value.iter().for_each(|byte| _ = delimiters.take_delimiter(*byte));
     let is_open = std::mem::take(&mut delimiters).is_quoted;
-    let pairs = value.split(move |byte| !is_open && delimiters.is_next(*byte)).map(<[u8]>::trim_ascii);
+    let pairs = value.split(move |byte| !is_open && delimiters.take_delimiter(*byte)).map(<[u8]>::trim_ascii);
     pairs.filter(move |pair| !pair.is_empty() && (is_open || !is_address(pair)))
 }
 

@@ -1709,7 +1709,7 @@ fn bad_configurations_name_the_place() {
         ("allowed_http_verbs", json!(["POST"]), "allowed_http_verbs: found 'POST', expected GET or HEAD"),
         ("mode", json!("bypass"), "mode: found 'bypass'"),
         ("cache_name", json!("\u{e9}"), "cache_name"),
-        ("redis", json!({ "url": "x" }), "redis: found 'redis', expected nothing: this is not built"),
+        ("redis", json!({ "url": "x" }), "redis: found 'redis', expected nothing: this is not supported"),
         ("key", json!({ "headers": ["a b"] }), "key: found 'a b'"),
         ("regex", json!({ "exclude": "(" }), "regex.exclude"),
         (

@@ -268,7 +268,7 @@ fn redirect(cx: &mut Context, is_directory: bool) -> Option<Step> {
         to.push(b'?');
         to.extend_from_slice(query.as_bytes());
     }
-    with_field_value(&to, |to| cx.response_mut().redirect(StatusCode::PERMANENT_REDIRECT, to));
+    with_field_value(&to, |to| cx.response_mut().set_redirect(StatusCode::PERMANENT_REDIRECT, to));
     Some(Step::Respond(Response::empty(StatusCode::PERMANENT_REDIRECT)))
 }
 

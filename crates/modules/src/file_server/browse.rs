@@ -374,7 +374,7 @@ fn render(listing: &Listing, query: &ListingQuery, browse: &Browse) -> Vec<u8> {
 fn validators(cx: &mut Context, modified: SystemTime) -> Option<Step> {
     let response = cx.response_mut();
     response.append(names::VARY, VARY);
-    response.last_modified(modified);
+    response.set_last_modified(modified);
     // As with files, the page of an error route is not a representation to which a condition could refer.
     if cx.fault().is_some() {
         return None;

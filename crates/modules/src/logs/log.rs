@@ -64,15 +64,15 @@ pub struct Logs(Box<[Log]>);
 static OPEN: LazyLock<Mutex<HashMap<String, Weak<Logs>>>> = LazyLock::new(Mutex::default);
 
 impl Logs {
-    /// Opens the logs of a configuration's `logging.logs`. If the plan is only checked ([`Build::is_check`]), no file
-    /// is opened.
+    /// Opens the logs of a configuration's `logging.logs`. If the plan is only checked ([`Build::is_check_only`]), no
+    /// file is opened.
     ///
     /// # Errors
     /// A log has an unknown output, format, level or option, two logs give one file different options, or an output
     /// cannot be opened.
     pub fn open(written: &Map<String, Value>, build: &mut Build<'_>) -> Result<Arc<Self>, BuildError> {
         let mut key = serde_json::to_string(written).unwrap_or_default();
-        if build.is_check() {
+        if build.is_check_only() {
             // They lose their lines, so no server may share them.
             key.insert_str(0, "check ");
         }
@@ -150,7 +150,7 @@ impl Log {
         check_names(config, build)?;
         // DEVIATES Caddy, whose `validate` opens and creates the files: as root it would leave ones that the server's
         // user cannot write.
-        let opened = if build.is_check() { Output::check(&spec) } else { Output::open(&spec) };
+        let opened = if build.is_check_only() { Output::check(&spec) } else { Output::open(&spec) };
         let output = match opened {
             Ok(output) => output,
             Err(error) => {

@@ -105,7 +105,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, Bu
     });
     let tries = tries.collect();
     Ok(Box::new(File {
-        id: build.matcher_id(),
+        id: build.allocate_matcher_id(),
         found: build.allocate_local(),
         plan: Arc::new(FileMatcherPlan {
             root: root(written.root.as_deref(), build),

@@ -36,7 +36,7 @@ pub fn make_remote(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Match
 /// # Errors
 /// If a range is not valid.
 pub fn make_client(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> {
-    Ok(Box::new(ClientIp { ranges: Ranges::parse(value, build)?, told: build.variable("client_ip") }))
+    Ok(Box::new(ClientIp { ranges: Ranges::parse(value, build)?, told: build.allocate_variable("client_ip") }))
 }
 
 impl Matcher for RemoteIp {

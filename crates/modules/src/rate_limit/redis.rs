@@ -10,7 +10,7 @@ use causeway_shared_counts::{KeyDelta, WindowCounts};
 use sha2::{Digest as _, Sha256};
 
 /// The counts of a key in Redis, and the events that are not in Redis yet.
-pub(super) struct SharedEvents {
+pub(super) struct RedisEvents {
     /// The same on all servers. The key itself stays out of Redis: it may be long or a secret.
     id: [u8; 16],
     /// Events that are not in Redis.
@@ -26,7 +26,7 @@ pub(super) struct SharedEvents {
     others: [u32; 2],
 }
 
-impl SharedEvents {
+impl RedisEvents {
     pub(super) fn new(key: &[u8]) -> Self {
         let digest: [u8; 32] = Sha256::digest(key).into();
         let mut id = [0; 16];
@@ -92,46 +92,46 @@ mod tests {
 
     #[test]
     fn events_of_others_leave_the_window() {
-        let (mut shared, start) = (SharedEvents::new(b"k"), Instant::now());
-        assert_eq!(shared.others(WINDOW, start), 0);
-        shared.update(3, counts(7, start, 5, 8));
+        let (mut events, start) = (RedisEvents::new(b"k"), Instant::now());
+        assert_eq!(events.others(WINDOW, start), 0);
+        events.update(3, counts(7, start, 5, 8));
         for (seconds, want) in [(0, 10), (5, 6), (9, 2), (10, 2), (15, 1), (20, 0), (100, 0)] {
             let now = start + Duration::from_secs(seconds);
-            assert_eq!(shared.others(WINDOW, now), want, "{seconds} s");
-            assert_eq!(shared.is_recent(WINDOW, now), seconds < 20);
+            assert_eq!(events.others(WINDOW, now), want, "{seconds} s");
+            assert_eq!(events.is_recent(WINDOW, now), seconds < 20);
         }
     }
 
     // The events of this server are not those of others, in the period in which it sent them and in the next one.
     #[test]
     fn own_events_are_left_out() {
-        let (mut shared, start) = (SharedEvents::new(b"k"), Instant::now());
-        shared.update(3, counts(7, start, 5, 0));
-        shared.update(1, counts(7, start, 7, 0));
-        assert_eq!((shared.own, shared.others), ([4, 0], [3, 0]));
-        shared.update(2, counts(8, start + WINDOW, 2, 9));
-        assert_eq!((shared.own, shared.others), ([2, 4], [0, 5]));
-        shared.update(0, counts(10, start + 3 * WINDOW, 6, 6));
-        assert_eq!((shared.own, shared.others), ([0, 0], [6, 6]));
+        let (mut events, start) = (RedisEvents::new(b"k"), Instant::now());
+        events.update(3, counts(7, start, 5, 0));
+        events.update(1, counts(7, start, 7, 0));
+        assert_eq!((events.own, events.others), ([4, 0], [3, 0]));
+        events.update(2, counts(8, start + WINDOW, 2, 9));
+        assert_eq!((events.own, events.others), ([2, 4], [0, 5]));
+        events.update(0, counts(10, start + 3 * WINDOW, 6, 6));
+        assert_eq!((events.own, events.others), ([0, 0], [6, 6]));
     }
 
     // After a restart without its data, Redis has only new events. Those of other servers count in full.
     #[test]
     fn a_redis_that_forgets() {
-        let (mut shared, start) = (SharedEvents::new(b"k"), Instant::now());
-        shared.update(9, counts(7, start, 9, 0));
-        shared.update(1, counts(7, start, 1, 0));
-        shared.update(0, counts(7, start, 4, 0));
-        assert_eq!(shared.others, [3, 0]);
+        let (mut events, start) = (RedisEvents::new(b"k"), Instant::now());
+        events.update(9, counts(7, start, 9, 0));
+        events.update(1, counts(7, start, 1, 0));
+        events.update(0, counts(7, start, 4, 0));
+        assert_eq!(events.others, [3, 0]);
     }
 
     #[test]
     fn unsent_events_are_taken_once() {
-        let mut shared = SharedEvents::new(b"\0\xff");
-        assert!(shared.add(1) && !shared.add(1), "queued once");
-        assert_eq!(shared.delta(5, WINDOW, 10).events, 2);
-        assert!(shared.add(3));
-        assert_eq!(shared.delta(5, WINDOW, 1).events, 1, "the others have left the window");
-        assert_ne!(shared.id, SharedEvents::new(b"\0\xfe").id);
+        let mut events = RedisEvents::new(b"\0\xff");
+        assert!(events.add(1) && !events.add(1), "queued once");
+        assert_eq!(events.delta(5, WINDOW, 10).events, 2);
+        assert!(events.add(3));
+        assert_eq!(events.delta(5, WINDOW, 1).events, 1, "the others have left the window");
+        assert_ne!(events.id, RedisEvents::new(b"\0\xfe").id);
     }
 }

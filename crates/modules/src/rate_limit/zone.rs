@@ -1,5 +1,5 @@
 //! The events of a zone, by key. All workers share them, and they outlive a reload. A zone in Redis also has the number
-//! of events of other servers (`shared`).
+//! of events of other servers (`redis`).
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use causeway_shared_counts::{CountExchange, CountedKeys, KeyDelta, RedisServer, WindowCounts};
 
-use super::shared::SharedEvents;
+use super::redis::RedisEvents;
 
 /// Parts of a zone with a lock each, so that workers seldom wait for each other.
 const SHARDS: usize = 32;
@@ -19,11 +19,11 @@ const SHARD_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Memory of a key without events.
 const KEY_BYTES: usize = 64;
 /// Further memory of a key in Redis, with its position in the queue.
-const SHARED_BYTES: usize = 96;
+const REDIS_KEY_BYTES: usize = 96;
 /// The precision of the wait in a refusal.
 const WAIT_PRECISION: Duration = Duration::from_millis(1);
-/// Keys of a shard that exist before expired ones are looked for.
-const KEYS_SWEPT: usize = 64;
+/// With fewer keys, a shard does not look for expired ones.
+const SWEEP_KEYS_MIN: usize = 64;
 
 /// Events that are allowed in a window of time.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -55,7 +55,7 @@ pub(super) struct Zone {
     window_max: AtomicU64,
     events_max: AtomicUsize,
     /// `None`: this server counts for itself.
-    shared: Option<SharedZone>,
+    redis: Option<RedisZone>,
 }
 
 /// A zone with a limit of its events. Several handlers may have different limits of one zone; while they exist, it
@@ -70,8 +70,8 @@ impl LimitedZone {
     ///
     /// # Errors
     /// As [`Zone::of`].
-    pub(super) fn of(name: &str, redis: Option<&RedisServer>, limit: Limit) -> io::Result<Self> {
-        let zone = Zone::of(name, redis, limit.window)?;
+    pub(super) fn of(name: &str, server: Option<&RedisServer>, limit: Limit) -> io::Result<Self> {
+        let zone = Zone::of(name, server, limit.window)?;
         zone.change_limits(|limits| limits.push(limit));
         Ok(Self { zone, limit })
     }
@@ -97,7 +97,7 @@ impl Drop for LimitedZone {
 }
 
 /// The exchange of a zone with Redis.
-struct SharedZone {
+struct RedisZone {
     exchange: Arc<CountExchange>,
     window: Duration,
     /// The beginning of the names in Redis.
@@ -123,7 +123,7 @@ struct Shard {
 struct Events {
     times: VecDeque<Instant>,
     /// `Some` in a zone in Redis.
-    shared: Option<Box<SharedEvents>>,
+    redis: Option<Box<RedisEvents>>,
 }
 
 /// The identity of a zone: its name. For a zone in Redis also the server and the window, because only counts of equal
@@ -131,7 +131,7 @@ struct Events {
 #[derive(PartialEq, Eq, Hash)]
 struct ZoneId {
     name: String,
-    shared: Option<(RedisServer, Duration)>,
+    redis: Option<(RedisServer, Duration)>,
 }
 
 /// The zones that exist.
@@ -147,34 +147,34 @@ impl Zone {
     ///
     /// # Errors
     /// The exchange with Redis cannot be opened. That it cannot be reached is no error.
-    fn of(name: &str, redis: Option<&RedisServer>, window: Duration) -> io::Result<Arc<Self>> {
-        let id = ZoneId { name: name.to_owned(), shared: redis.map(|redis| (redis.clone(), window)) };
+    fn of(name: &str, server: Option<&RedisServer>, window: Duration) -> io::Result<Arc<Self>> {
+        let id = ZoneId { name: name.to_owned(), redis: server.map(|server| (server.clone(), window)) };
         let mut zones = lock(&ZONES);
         if let Some(zone) = zones.get(&id).and_then(Weak::upgrade) {
             return Ok(zone);
         }
         zones.retain(|_, zone| zone.strong_count() > 0);
-        let shared = match redis {
-            Some(redis) => Some(SharedZone::new(CountExchange::open(redis)?, name, window)),
+        let redis = match server {
+            Some(server) => Some(RedisZone::new(CountExchange::open(server)?, name, window)),
             None => None,
         };
-        let zone = Arc::new(Self::new(shared));
-        if let Some(shared) = &zone.shared {
+        let zone = Arc::new(Self::new(redis));
+        if let Some(redis) = &zone.redis {
             let member: Weak<Self> = Arc::downgrade(&zone);
-            shared.exchange.join(member);
+            redis.exchange.join(member);
         }
         zones.insert(id, Arc::downgrade(&zone));
         Ok(zone)
     }
 
-    fn new(shared: Option<SharedZone>) -> Self {
+    fn new(redis: Option<RedisZone>) -> Self {
         Self {
             hasher: RandomState::new(),
             shards: std::array::from_fn(|_| Mutex::default()),
             limits: Mutex::default(),
             window_max: AtomicU64::new(0),
             events_max: AtomicUsize::new(0),
-            shared,
+            redis,
         }
     }
 
@@ -203,14 +203,14 @@ impl Zone {
     fn take(&self, key: &[u8], limit: Limit, now: Instant) -> Result<(), Duration> {
         let hash = self.hasher.hash_one(key);
         let limits = (limit, self.kept(limit));
-        let Some(shared) = &self.shared else { return self.shard(hash).take(hash, None, limits, now) };
+        let Some(redis) = &self.redis else { return self.shard(hash).take(hash, None, limits, now) };
         let taken = self.shard(hash).take(hash, Some(key), limits, now);
-        shared.exchange.mark_pending();
+        redis.exchange.mark_pending();
         taken
     }
 }
 
-impl SharedZone {
+impl RedisZone {
     fn new(exchange: Arc<CountExchange>, name: &str, window: Duration) -> Self {
         Self { exchange, window, prefix: format!("causeway/rate_limit/{name}").into(), first: AtomicUsize::new(0) }
     }
@@ -218,34 +218,34 @@ impl SharedZone {
 
 impl CountedKeys for Zone {
     fn collect(&self, now: Instant, max: usize, deltas: &mut Vec<KeyDelta>) -> bool {
-        let Some(shared) = &self.shared else { return false };
+        let Some(redis) = &self.redis else { return false };
         let end = deltas.len() + max;
-        let first = shared.first.fetch_add(1, Ordering::Relaxed);
+        let first = redis.first.fetch_add(1, Ordering::Relaxed);
         let mut is_rest = false;
         for number in 0..SHARDS {
             let shard = &self.shards[first.wrapping_add(number) % SHARDS];
             // Each shard gets an equal share of the room that is left.
             let share = (end - deltas.len()).div_ceil(SHARDS - number);
-            is_rest |= lock(shard).collect(now, shared.window, share, deltas);
+            is_rest |= lock(shard).collect(now, redis.window, share, deltas);
         }
         is_rest
     }
 
     fn update(&self, delta: &KeyDelta, all: WindowCounts) {
-        if let Some(shared) = self.shard(delta.local).shared_events(delta.local) {
-            shared.update(delta.events, all);
+        if let Some(redis) = self.shard(delta.local).redis_events(delta.local) {
+            redis.update(delta.events, all);
         }
     }
 
     fn restore(&self, delta: &KeyDelta) {
         let mut shard = self.shard(delta.local);
-        if shard.shared_events(delta.local).is_some_and(|shared| shared.add(delta.events)) {
+        if shard.redis_events(delta.local).is_some_and(|redis| redis.add(delta.events)) {
             shard.queued.push(delta.local);
         }
     }
 
     fn prefix(&self) -> &str {
-        self.shared.as_ref().map_or("", |shared| &shared.prefix)
+        self.redis.as_ref().map_or("", |redis| &redis.prefix)
     }
 }
 
@@ -259,20 +259,20 @@ impl Shard {
         (limit, kept): (Limit, Limit),
         now: Instant,
     ) -> Result<(), Duration> {
-        if self.keys.len() >= self.sweep_at.max(KEYS_SWEPT) && !self.keys.contains_key(&hash) {
+        if self.keys.len() >= self.sweep_at.max(SWEEP_KEYS_MIN) && !self.keys.contains_key(&hash) {
             self.sweep(kept.window, now);
         }
         let events = self.keys.entry(hash).or_insert_with(|| {
-            let shared = key.map(|key| Box::new(SharedEvents::new(key)));
-            let events = Events { shared, ..Events::default() };
+            let redis = key.map(|key| Box::new(RedisEvents::new(key)));
+            let events = Events { redis, ..Events::default() };
             self.bytes += events.bytes();
             events
         });
         events.expire(kept.window, now);
         let refused = events.excess(limit, now);
         // Also for a refused request: the next counts from Redis may allow the next request.
-        if let Some(shared) = &mut events.shared
-            && shared.add(u32::from(refused.is_none()))
+        if let Some(redis) = &mut events.redis
+            && redis.add(u32::from(refused.is_none()))
         {
             self.queued.push(hash);
         }
@@ -299,7 +299,7 @@ impl Shard {
             let before = events.bytes();
             events.expire(window, now);
             let is_kept =
-                !events.times.is_empty() || events.shared.as_ref().is_some_and(|shared| shared.is_recent(window, now));
+                !events.times.is_empty() || events.redis.as_ref().is_some_and(|redis| redis.is_recent(window, now));
             if !is_kept {
                 *bytes -= before;
             }
@@ -327,8 +327,8 @@ impl Shard {
         self.keys.shrink_to(2 * self.keys.len());
     }
 
-    fn shared_events(&mut self, hash: u64) -> Option<&mut SharedEvents> {
-        self.keys.get_mut(&hash)?.shared.as_deref_mut()
+    fn redis_events(&mut self, hash: u64) -> Option<&mut RedisEvents> {
+        self.keys.get_mut(&hash)?.redis.as_deref_mut()
     }
 
     /// Appends the deltas of at most `max` keys. Returns whether keys are left.
@@ -338,7 +338,7 @@ impl Shard {
             let Some(events) = self.keys.get_mut(&hash) else { continue };
             events.expire(window, now);
             let in_window = events.times.len();
-            deltas.extend(events.shared.as_mut().map(|shared| shared.delta(hash, window, in_window)));
+            deltas.extend(events.redis.as_mut().map(|redis| redis.delta(hash, window, in_window)));
         }
         !self.queued.is_empty()
     }
@@ -359,25 +359,25 @@ impl Events {
 
     /// If the limit is reached, the number of events that have to leave the window beside one.
     fn excess(&self, limit: Limit, now: Instant) -> Option<usize> {
-        let others = self.shared.as_ref().map_or(0, |shared| shared.others(limit.window, now));
+        let others = self.redis.as_ref().map_or(0, |redis| redis.others(limit.window, now));
         // After a reload with a lower limit there may be more events than it allows.
         (self.times.len() - self.gone(limit.window, now) + others).checked_sub(limit.events)
     }
 
     /// The time until an event is allowed.
     fn wait(&self, excess: usize, limit: Limit, now: Instant) -> Duration {
-        match &self.shared {
-            Some(shared) if shared.others(limit.window, now) > 0 => self.wait_for_all(shared, limit, now),
+        match &self.redis {
+            Some(redis) if redis.others(limit.window, now) > 0 => self.wait_for_all(redis, limit, now),
             _ => (self.times[self.gone(limit.window, now) + excess] + limit.window).saturating_duration_since(now),
         }
     }
 
     /// As [`Self::wait`], with the events of other servers: a search, since their number falls with time and has no
     /// times.
-    fn wait_for_all(&self, shared: &SharedEvents, limit: Limit, now: Instant) -> Duration {
+    fn wait_for_all(&self, redis: &RedisEvents, limit: Limit, now: Instant) -> Duration {
         let is_free = |wait: Duration| {
             let at = now + wait;
-            self.times.len() - self.gone(limit.window, at) + shared.others(limit.window, at) < limit.events
+            self.times.len() - self.gone(limit.window, at) + redis.others(limit.window, at) < limit.events
         };
         // After two windows no event is left.
         let (mut refused, mut free) = (Duration::ZERO, 2 * limit.window);
@@ -393,8 +393,8 @@ impl Events {
     }
 
     fn bytes(&self) -> usize {
-        let shared = if self.shared.is_some() { SHARED_BYTES } else { 0 };
-        KEY_BYTES + shared + self.times.capacity() * size_of::<Instant>()
+        let redis = if self.redis.is_some() { REDIS_KEY_BYTES } else { 0 };
+        KEY_BYTES + redis + self.times.capacity() * size_of::<Instant>()
     }
 }
 
@@ -504,10 +504,10 @@ mod tests {
     }
 
     /// A zone in Redis whose exchange is the test.
-    fn shared_zone(window: Duration) -> Zone {
+    fn redis_zone(window: Duration) -> Zone {
         // The zone does not join, so that the exchange never collects its events.
         let server = RedisServer::parse_address("127.0.0.1:1").unwrap();
-        Zone::new(Some(SharedZone::new(CountExchange::open(&server).unwrap(), "z", window)))
+        Zone::new(Some(RedisZone::new(CountExchange::open(&server).unwrap(), "z", window)))
     }
 
     fn unsent(zone: &Zone, now: Instant, max: usize) -> Vec<KeyDelta> {
@@ -521,7 +521,7 @@ mod tests {
     // window.
     #[test]
     fn a_limit_of_two_servers() {
-        let (one, two, start) = (shared_zone(10 * SECOND), shared_zone(10 * SECOND), Instant::now());
+        let (one, two, start) = (redis_zone(10 * SECOND), redis_zone(10 * SECOND), Instant::now());
         let limit = limit(3, 10 * SECOND);
         let take = |zone: &Zone, at: u32| zone.take(b"k", limit, start + at * SECOND);
         assert_eq!([take(&one, 0), take(&one, 0)], [Ok(()); 2]);
@@ -545,7 +545,7 @@ mod tests {
     // While Redis is away, the keys wait once each, and events that have left the window are not sent.
     #[test]
     fn updates_that_cannot_be_sent() {
-        let (zone, start) = (shared_zone(SECOND), Instant::now());
+        let (zone, start) = (redis_zone(SECOND), Instant::now());
         for number in 0..100_u8 {
             assert_eq!(zone.take(&[number], limit(2, SECOND), start), Ok(()));
         }

@@ -48,7 +48,7 @@ impl Address {
             Some(("unix+h2c", _)) => return Err("unix/PATH, and `h2c` in the transport's `versions`".into()),
             Some((network @ ("udp" | "udp4" | "udp6" | "unixgram" | "unixpacket"), _)) => {
                 let expected = "HOST:PORT or unix/PATH; upstreams at";
-                return Err(format!("{expected} `{network}/` are not built into this version (docs/refused.md)").into());
+                return Err(format!("{expected} `{network}/` are not supported (docs/refused.md)").into());
             }
             Some(_) => return Err("HOST:PORT".into()),
             None => (Network::Tcp, text),
@@ -184,9 +184,7 @@ mod tests {
             ("unix+h2c//run/x.sock", Err("unix/PATH, and `h2c` in the transport's `versions`")),
             (
                 "unixgram//run/x.sock",
-                Err(
-                    "HOST:PORT or unix/PATH; upstreams at `unixgram/` are not built into this version (docs/refused.md)",
-                ),
+                Err("HOST:PORT or unix/PATH; upstreams at `unixgram/` are not supported (docs/refused.md)"),
             ),
         ] {
             let found = Address::parse(text);

@@ -14,7 +14,7 @@ use causeway_pipeline::{Body, BodyError, BodyStream as _, Call, CallError, Conte
 
 use super::backend::{AddressPool, Backends, ChosenBackend};
 use super::dynamic::{LookupWaits, Upstreams};
-use super::health::{Admission, CallEnd};
+use super::health::{BreakerPass, CallEnd};
 use super::retry::{AttemptProgress, Replay, Tries};
 use super::switch::{self, Switch};
 use super::wire_form::WireForm;
@@ -38,7 +38,7 @@ pub(super) struct PendingCall {
     /// Holds the request's body for another attempt.
     replay: Option<Replay>,
     /// Until the circuit breaker has counted the call. A call that is cancelled is not counted.
-    admission: Cell<Admission>,
+    breaker_pass: Cell<BreakerPass>,
 }
 
 impl PendingCall {
@@ -48,7 +48,7 @@ impl PendingCall {
         // Content that streams arrives as slowly as its client sends it, which is no delay of the upstream.
         let is_streamed = self.has_content && self.local.plan.request_buffers.is_none();
         let took = if is_streamed { Duration::ZERO } else { now.saturating_duration_since(self.began) };
-        self.backend.common(&self.local.plan).record_outcome(self.admission.take(), end, took, now);
+        self.backend.common(&self.local.plan).record_outcome(self.breaker_pass.take(), end, took, now);
     }
 
     /// Counts a response for the circuit breaker and the passive health checks of its upstream.
@@ -143,7 +143,7 @@ fn continue_attempt(
         Some(found) => Backends::Found(found),
         None => Backends::Configured(&plan.backends),
     };
-    let Some((number, admission)) = select(cx, &local, backends) else {
+    let Some((number, breaker_pass)) = select(cx, &local, backends) else {
         let fault = before.unwrap_or_else(|| {
             let now = cx.worker().now();
             let took = now.saturating_duration_since(cx.arrival().at);
@@ -162,7 +162,7 @@ fn continue_attempt(
     match chosen.pool(cx, plan) {
         Ok(pool) => {
             tracing::debug!(dial = %pool.address.name, total_upstreams = backends.len(), "selected upstream");
-            send_attempt(cx, local, (chosen, admission), pool, tries, content)
+            send_attempt(cx, local, (chosen, breaker_pass), pool, tries, content)
         }
         Err(fault) => fail(cx, content, fault),
     }
@@ -187,13 +187,13 @@ fn fail(cx: &mut Context, content: Content, fault: Fault) -> Step {
 }
 
 /// Selects an upstream, and passes its circuit breaker.
-fn select(cx: &mut Context, local: &Local, backends: Backends<'_>) -> Option<(usize, Admission)> {
+fn select(cx: &mut Context, local: &Local, backends: Backends<'_>) -> Option<(usize, BreakerPass)> {
     // Another worker may get the only probe of an upstream between the selection and the breaker; then the upstream is
     // not available any more, so each round but the last one has fewer of them.
     for _ in 0..=backends.len() {
         let number = local.plan.balancing.select(cx, local, backends)?;
-        if let Some(admission) = backends[number].admit(cx) {
-            return Some((number, admission));
+        if let Some(breaker_pass) = backends[number].admit(cx) {
+            return Some((number, breaker_pass));
         }
     }
     None
@@ -227,37 +227,36 @@ fn retry(
 fn send_attempt(
     cx: &mut Context,
     local: Rc<Local>,
-    (chosen, admission): (ChosenBackend, Admission),
+    (chosen, breaker_pass): (ChosenBackend, BreakerPass),
     pool: Rc<AddressPool>,
     tries: Tries,
     content: Content,
 ) -> Step {
     let plan = &*local.plan;
-    let switch = match &content {
-        Content::Back(Body::Tunnel(_)) => Ok(Switch::Upgrade),
-        _ => Switch::of(cx, plan),
-    };
-    let mut switch = match switch {
-        Ok(switch) => switch,
-        Err(fault) => return Step::Fail(fault),
+    let mut requested_switch = match &content {
+        Content::Back(Body::Tunnel(_)) => Switch::Upgrade,
+        _ => match Switch::of(cx, plan) {
+            Ok(switch) => switch,
+            Err(fault) => return Step::Fail(fault),
+        },
     };
     // Before the head is filled: header operations may use these placeholders.
     local.placeholders(cx).set_upstream(cx, chosen.common(plan), &pool);
-    let upstream = match switch {
+    let upstream = match requested_switch {
         Switch::None => &pool.upstream,
         Switch::Upgrade => pool.switching(cx.worker()),
     };
     let call = upstream.calls().take();
     // Counted until the call is dropped, after its response was read.
     call.set_counter(chosen.load(cx, plan));
-    if let Err(fault) = request::fill(cx, &call, plan, &pool, switch) {
+    if let Err(fault) = request::fill(cx, &call, plan, &pool, requested_switch) {
         return fail(cx, content, fault);
     }
     if !cx.is_extended_connect() && !call.request().fields().contains(names::UPGRADE) {
         // `header_up` has removed it.
-        switch = Switch::None;
+        requested_switch = Switch::None;
     }
-    let (mut content, replay) = match take_content(cx, plan, &call, switch, content) {
+    let (mut content, replay) = match take_content(cx, plan, &call, requested_switch, content) {
         Ok(taken) => taken,
         Err(fault) => return Step::Fail(fault),
     };
@@ -277,16 +276,16 @@ fn send_attempt(
         addresses: 1,
         tries,
         replay,
-        admission: Cell::new(admission),
+        breaker_pass: Cell::new(breaker_pass),
     };
     cx.wait(NextEvent(Some((call, pending))), handle_event)
 }
 
 /// Sends a request without content to the same address once more.
 pub(super) fn repeat(cx: &mut Context, pending: PendingCall) -> Step {
-    let PendingCall { local, backend, pool, tries, admission, .. } = pending;
+    let PendingCall { local, backend, pool, tries, breaker_pass, .. } = pending;
     let tries = Tries { is_repeated: true, ..tries };
-    send_attempt(cx, local, (backend, admission.take()), pool, tries, Content::Back(Body::Empty))
+    send_attempt(cx, local, (backend, breaker_pass.take()), pool, tries, Content::Back(Body::Empty))
 }
 
 /// Returns the request's body, and its copy for another attempt.
@@ -465,7 +464,7 @@ fn end_failed(cx: &mut Context, call: Call, mut pending: PendingCall, error: Cal
         pending.count_failure(cx);
     }
     // A probe that was not counted leaves its pool, also to the next attempt below.
-    drop(pending.admission.take());
+    drop(pending.breaker_pass.take());
     let content = content_left(&call, &pending);
     let attempted = match AttemptProgress::of(&error) {
         AttemptProgress::Sent if content.is_some() && may_repeat(cx, &call, &pending) => AttemptProgress::Repeatable,

@@ -18,7 +18,7 @@ use causeway_pipeline::{
 use serde::Deserialize;
 
 use super::address::Address;
-use super::health::{Admission, CallEnd, HealthChecks, Target, UpstreamHealth};
+use super::health::{BreakerPass, CallEnd, HealthChecks, Target, UpstreamHealth};
 use super::httpgrpc::dns::NamedUpstream;
 use super::wire_form::WireForm;
 use super::{ReverseProxyPlan, network_proxy, transport};
@@ -191,13 +191,13 @@ impl BackendCommon {
     }
 
     /// Lets a request pass the circuit breaker. `None` if another worker's request probes the upstream.
-    pub(super) fn admit(&self, cx: &Context) -> Option<Admission> {
+    pub(super) fn admit(&self, cx: &Context) -> Option<BreakerPass> {
         self.health.admit(cx.worker().now())
     }
 
     /// Counts the end of a request that has passed, which took so long.
-    pub(super) fn record_outcome(&self, admission: Admission, end: CallEnd, took: Duration, now: Instant) {
-        self.health.record_outcome(admission, end, took, now);
+    pub(super) fn record_outcome(&self, breaker_pass: BreakerPass, end: CallEnd, took: Duration, now: Instant) {
+        self.health.record_outcome(breaker_pass, end, took, now);
     }
 
     /// Returns whether the upstream is healthy and below its limit of requests.

@@ -137,7 +137,7 @@ impl PassiveChecks {
 
 /// The permission for one request to an upstream; `None` without a circuit breaker.
 #[derive(Default)]
-pub(super) struct Admission(Option<Permit>);
+pub(super) struct BreakerPass(Option<Permit>);
 
 /// The end of a request to an upstream, for its circuit breaker.
 #[derive(Debug, Clone, Copy)]
@@ -185,16 +185,16 @@ impl UpstreamHealth {
     }
 
     /// Lets a request pass the circuit breaker. `None` if another worker's request probes the upstream.
-    pub(super) fn admit(&self, now: Instant) -> Option<Admission> {
+    pub(super) fn admit(&self, now: Instant) -> Option<BreakerPass> {
         match &self.breaker {
-            None => Some(Admission(None)),
-            Some(breaker) => breaker::admit(breaker, self.status.dial(), now).map(|permit| Admission(Some(permit))),
+            None => Some(BreakerPass(None)),
+            Some(breaker) => breaker::admit(breaker, self.status.dial(), now).map(|permit| BreakerPass(Some(permit))),
         }
     }
 
     /// Counts the end of a request that has passed.
-    pub(super) fn record_outcome(&self, admission: Admission, end: CallEnd, took: Duration, now: Instant) {
-        let (Some(breaker), Admission(Some(permit))) = (&self.breaker, admission) else { return };
+    pub(super) fn record_outcome(&self, breaker_pass: BreakerPass, end: CallEnd, took: Duration, now: Instant) {
+        let (Some(breaker), BreakerPass(Some(permit))) = (&self.breaker, breaker_pass) else { return };
         let outcome = match end {
             CallEnd::Responded(status) => breaker::outcome_of(breaker, status),
             CallEnd::Failed => CallOutcome::Failed,

@@ -176,7 +176,7 @@ pub(super) fn named(value: &Value, build: &mut Build<'_>) -> Result<Vec<Upstream
                     backends.push(UpstreamConfig::to(format!("{DNS}{host}:{port}")));
                 }
                 _ => {
-                    let expected = "a or multi; other sources are not built into this version (docs/refused.md)";
+                    let expected = "a or multi; other sources are not supported (docs/refused.md)";
                     return build.at("source", |build| Err(build.refuse(source, expected)));
                 }
             }

@@ -269,7 +269,7 @@ fn keep_alive(value: &Value, transport: &mut UpstreamTransport, build: &mut Buil
 fn versions(written: &[String], is_secure: bool, build: &mut Build<'_>) -> Result<Versions, BuildError> {
     for (index, version) in written.iter().enumerate() {
         if !matches!(version.as_str(), "1.1" | "2" | "h2c") {
-            let expected = "1.1, 2 or h2c; HTTP/3 is not built into this version (docs/refused.md)";
+            let expected = "1.1, 2 or h2c; HTTP/3 is not supported (docs/refused.md)";
             return build.at(format!("versions[{index}]"), |build| Err(build.refuse(version.clone(), expected)));
         }
     }

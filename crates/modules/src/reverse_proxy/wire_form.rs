@@ -37,8 +37,7 @@ impl Protocol {
             "httpgrpc" => Ok(Self::HttpGrpc),
             "fastcgi" => Ok(Self::FastCgi),
             _ => {
-                let expected =
-                    "http, fastcgi or httpgrpc; other transports are not built into this version (docs/refused.md)";
+                let expected = "http, fastcgi or httpgrpc; other transports are not supported (docs/refused.md)";
                 Err(build.refuse(protocol, expected))
             }
         }

@@ -55,7 +55,7 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownModule { kind, name } => {
-                write!(f, "no {kind} module '{name}' is built into this version (docs/refused.md)")
+                write!(f, "{kind} module '{name}' is not supported (docs/refused.md)")
             }
             Self::Shape(message) => f.write_str(message),
             Self::Value { found, expected } => write_value(f, found, expected),

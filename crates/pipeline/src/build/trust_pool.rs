@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::{Build, BuildError, DurationConfig, Problem};
 
-/// CertificateList in DER.
+/// Certificates in DER.
 pub type CertificateList = Vec<Vec<u8>>;
 
 /// A source of certificates outside the configuration and its files.
@@ -207,7 +207,7 @@ impl EndpointTlsConfig {
             Some(limit) => build.at("handshake_timeout", |build| limit.read(build))?,
             None => None,
         };
-        let server_name = Some(build.known(&self.server_name)).filter(|name| !name.is_empty());
+        let server_name = Some(build.expand_constants(&self.server_name)).filter(|name| !name.is_empty());
         Ok(EndpointTls { roots, is_insecure: self.insecure_skip_verify, server_name, handshake_timeout })
     }
 }
@@ -220,7 +220,7 @@ pub fn check_renegotiation(written: &str, build: &mut Build<'_>) -> Result<(), B
     if matches!(written, "" | "never") {
         return Ok(());
     }
-    let expected = "`never`: renegotiation is not built into this version (docs/refused.md)";
+    let expected = "`never`: renegotiation is not supported (docs/refused.md)";
     build.at("renegotiation", |build| Err(build.refuse(written, expected)))
 }
 
@@ -304,7 +304,7 @@ pub fn list_certificates(
 ) -> Result<CertificateList, BuildError> {
     let mut certificates = CertificateList::new();
     for (index, text) in written.iter().enumerate() {
-        let text = build.known(text);
+        let text = build.expand_constants(text);
         certificates.extend(build.at(format!("{key}[{index}]"), |build| read(&text, build))?);
     }
     Ok(certificates)

@@ -111,7 +111,7 @@ pub(super) enum OfFault {
 impl CompiledName {
     pub(super) fn find(name: &str, build: &mut Build<'_>) -> Option<Self> {
         if let Some(variable) = name.strip_prefix(VARIABLES) {
-            let id = build.variable(variable);
+            let id = build.allocate_variable(variable);
             return Some(Self::Placeholder(match variable {
                 CLIENT_IP => PlaceholderId::ClientIp(id),
                 TRUSTED_PROXY => PlaceholderId::TrustedProxy(id),
@@ -124,7 +124,7 @@ impl CompiledName {
         };
         if matches!(place, Some(PlaceholderId::Body | PlaceholderId::BodyBase64)) {
             // The route or handler with this template then runs after the whole body was read.
-            build.needs_body();
+            build.record_body_use();
         }
         place.map(Self::Placeholder).or_else(|| load_time::text(name, build).map(Self::Text))
     }

@@ -242,7 +242,7 @@ impl CircuitBreaker {
         u64::try_from(self.settings.trip.as_millis()).unwrap_or(most).clamp(least, most)
     }
 
-    /// Counts the end of a request that took so long. Returns the change that it makes.
+    /// Counts a request that has ended after the time `took`. Returns the change of the breaker's phase, if any.
     pub fn record_outcome(
         &self,
         mut permit: Permit,

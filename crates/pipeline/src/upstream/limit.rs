@@ -146,9 +146,9 @@ impl LimitMembership {
         Some(self.slot())
     }
 
-    /// Returns a slot that was granted or is free. Otherwise claims the next one for a call that waits since `since`;
-    /// `None` withdraws the claim. `waker` is woken when a slot is granted, and, if this pool has slots, when another
-    /// pool begins to claim one.
+    /// Returns a slot that was granted or is free. Otherwise claims the next one for a call that began to wait at
+    /// `since`; `None` withdraws the claim. `waker` is woken when a slot is granted, and, if this pool has slots, when
+    /// another pool begins to claim one.
     pub fn claim(&self, since: Option<Instant>, waker: &Waker) -> Option<ConnectionSlot> {
         let mut state = lock(&self.limit.state);
         let is_free = since.is_some() && state.free > 0;

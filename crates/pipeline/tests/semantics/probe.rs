@@ -105,7 +105,7 @@ pub(crate) fn registry() -> Registry {
     });
     registry.register_matcher("sleep", |value, build| {
         let (answer, reach): (Value, Option<String>) = build.parse(value)?;
-        Ok(Box::new(Sleepy { id: build.matcher_id(), answer: answer.as_bool(), host: reach }))
+        Ok(Box::new(Sleepy { id: build.allocate_matcher_id(), answer: answer.as_bool(), host: reach }))
     });
     registry.register_matcher("text", |value, build| {
         let (text, want): (String, String) = build.parse(value)?;
@@ -120,7 +120,7 @@ pub(crate) fn registry() -> Registry {
 fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     let written: ProbeConfig = build.parse_module(value)?;
     // Before the nested routes, as the proxy builds its headers before its `handle_response`.
-    let set_variable = written.set_variable.map(|(name, text)| (build.variable(&name), build.template(&text)));
+    let set_variable = written.set_variable.map(|(name, text)| (build.allocate_variable(&name), build.template(&text)));
     let routes = written.routes.map(|routes| build.routes(&routes)).transpose()?;
     Ok(Box::new(Probe {
         enter: Door::parse(written.enter.as_deref()),

@@ -64,7 +64,8 @@ impl ListingPermit {
                 if let Poll::Ready(done) = Pin::new(&mut job).poll(poll_cx) {
                     return Poll::Ready(Some(done.flatten()));
                 }
-                let is_cancelled = sender.is_abandoned(poll_cx) && !is_claimed.swap(true, Ordering::SeqCst);
+                let is_cancelled =
+                    sender.poll_abandoned(poll_cx).is_ready() && !is_claimed.swap(true, Ordering::SeqCst);
                 if is_cancelled { Poll::Ready(None) } else { Poll::Pending }
             });
             let Some(done) = done.await else { return };

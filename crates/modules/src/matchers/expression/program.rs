@@ -318,8 +318,7 @@ impl Compilation<'_, '_> {
                 // Neither matcher nor macro: an ordinary function.
                 let form = if on.is_some() { CallForm::OnValue } else { CallForm::Plain };
                 if !function::is_known(name, form) {
-                    let message =
-                        format!("the function '{name}', which is not built into this version (docs/refused.md),");
+                    let message = format!("the function '{name}', which is not supported (docs/refused.md),");
                     return Err(ExpressionError::new(at, message).into());
                 }
                 let mut nodes = Vec::new();

@@ -160,7 +160,7 @@ impl Lexer {
         {
             return Err(ExpressionError::new(
                 self.place(start),
-                "byte strings (b'…'), which are not built into this version (docs/refused.md)",
+                "byte strings (b'…'), which are not supported (docs/refused.md)",
             ));
         }
         if ch.is_ascii_digit() || (ch == '.' && self.peek(1).is_some_and(|ch| ch.is_ascii_digit())) {
@@ -209,10 +209,7 @@ impl Lexer {
             }
         }
         if matches!(self.peek(0), Some('u' | 'U')) {
-            return Err(ExpressionError::new(
-                place,
-                "unsigned numbers, which are not built into this version (docs/refused.md)",
-            ));
+            return Err(ExpressionError::new(place, "unsigned numbers, which are not supported (docs/refused.md)"));
         }
         let kind = match whole {
             true => integer(&text, 10),

@@ -11,7 +11,10 @@ use super::registry;
 struct WaitingMatcher(MatcherId, String);
 
 fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> {
-    Ok(Box::new(WaitingMatcher(build.matcher_id(), value["try_files"][0].as_str().unwrap_or_default().to_owned())))
+    Ok(Box::new(WaitingMatcher(
+        build.allocate_matcher_id(),
+        value["try_files"][0].as_str().unwrap_or_default().to_owned(),
+    )))
 }
 
 impl Matcher for WaitingMatcher {

@@ -170,7 +170,7 @@ impl Source {
             }
         }
         if !matches!(&*written.dial_network, "" | "tcp") {
-            let expected = "tcp; other networks are not built into this version (docs/refused.md)";
+            let expected = "tcp; other networks are not supported (docs/refused.md)";
             return build.at("dial_network", |build| Err(build.refuse(written.dial_network.clone(), expected)));
         }
         let full = match &*written.service {
