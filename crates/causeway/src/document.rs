@@ -257,14 +257,16 @@ impl Document {
             }
             _ => return format!("{}: {error}", self.name),
         };
-        let not_built =
-            Problem::Value { found: String::new(), expected: "nothing: this is not built (docs/refused.md)".into() };
+        let not_supported = Problem::Value {
+            found: String::new(),
+            expected: "nothing: this is not supported (docs/refused.md)".into(),
+        };
         let (word, problem) = match &refused.problem {
             Problem::UnknownModule { name, .. } => (name.as_str(), &refused.problem),
             Problem::Value { found, .. } => (found.as_str(), &refused.problem),
             // The list of possible members is about the JSON. For a Caddyfile only the option's line is useful.
             Problem::Shape(message) => match message.strip_prefix("unknown field `").and_then(until_backquote) {
-                Some(member) => (member, &not_built),
+                Some(member) => (member, &not_supported),
                 None => ("", &refused.problem),
             },
             _ => ("", &refused.problem),
@@ -336,7 +338,7 @@ impl DocumentError {
         let ours = self.to_string();
         match self {
             // Caddy supports this feature, so it has no error message for it.
-            Self::Caddyfile(error) if matches!(error.kind(), caddyfile::ErrorKind::NotBuilt(..)) => ours,
+            Self::Caddyfile(error) if matches!(error.kind(), caddyfile::ErrorKind::NotSupported(..)) => ours,
             Self::Caddyfile(error) => {
                 let theirs = error.caddy_message();
                 if ours.contains(&theirs) { ours } else { format!("{ours}\n{theirs}") }

@@ -229,7 +229,7 @@ impl Server {
             queues,
         };
         server.activate_certificates();
-        server.activate_logs(&logs, &loaded.notes);
+        server.activate_logs(&logs, &loaded.warnings);
         server.pulling = puller.map(|puller| puller.start(pulled, server.configuration_number, server.control.clone()));
         server.range_fetches.switch(loaded.range_fetches);
         server.switch_metric_push(metric_push);
@@ -570,7 +570,7 @@ impl Server {
         }
         self.admins.commit(change).await;
         self.log_admin_addresses(&before);
-        self.activate_logs(&logs, &loaded.notes);
+        self.activate_logs(&logs, &loaded.warnings);
         self.ids = ids;
         self.grace = self.settings.grace.unwrap_or(loaded.grace);
         self.shutdown_delay = loaded.shutdown_delay;
@@ -607,11 +607,11 @@ impl Server {
         });
     }
 
-    /// Logs to the outputs of the current configuration from now on, first its `notes`.
-    fn activate_logs(&self, logs: &Arc<Logs>, notes: &[String]) {
+    /// Logs to the outputs of the current configuration from now on, first its `warnings`.
+    fn activate_logs(&self, logs: &Arc<Logs>, warnings: &[String]) {
         logs.activate();
         (self.settings.logs)(logs);
-        notes.iter().for_each(|note| tracing::warn!("{note}"));
+        warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     }
 
     /// Logs the addresses of the admin API that differ from those before: of its local and its remote listener.

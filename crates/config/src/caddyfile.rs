@@ -18,7 +18,7 @@
 //! - `format`, `locate`: used apart from adapting: formatting a file, and finding a token's position
 //!
 //! The JSON equals that of Caddy 2.11 for the same file, except for the order of object members. A directive or option
-//! of Caddy's that is not implemented is rejected by name ([`ErrorKind::NotBuilt`]), never skipped.
+//! of Caddy's that is not supported is rejected by name ([`ErrorKind::NotSupported`]), never skipped.
 
 mod address;
 mod arguments;
@@ -330,7 +330,7 @@ fn is_valid_alone(tokens: Vec<Token>, file: &Arc<str>) -> bool {
     let Ok((blocks, warnings)) = parser::parse_alone(tokens, file) else { return false };
     match assemble(blocks, warnings, &Directives::standard()) {
         Ok(_) => true,
-        Err(error) => matches!(error.kind(), ErrorKind::NotBuilt(..)),
+        Err(error) => matches!(error.kind(), ErrorKind::NotSupported(..)),
     }
 }
 

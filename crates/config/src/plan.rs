@@ -78,7 +78,7 @@ pub struct Loaded {
     /// Whether the metrics are sent to a collector too, which the environment names.
     pub pushes_metrics: bool,
     /// Warnings about settings that are served differently than written, one line each.
-    pub notes: Vec<String>,
+    pub warnings: Vec<String>,
 }
 
 /// Why a configuration was rejected.
@@ -314,19 +314,19 @@ pub fn load_with(
     let admin = admin.with_identity(config.admin.as_ref(), &tls, &authorities, &mut build)?;
     let has_other_challenges = admin.identity.as_ref().is_some_and(|identity| !identity.certificates.public.is_empty());
     let loaded = reader.load(&tls.sources, &storage).map_err(PlanError::Certificates)?;
-    let mut notes = http.notes();
-    notes.extend(tls.automation.notes());
+    let mut warnings = http.warnings();
+    warnings.extend(tls.automation.warnings());
     let no_logs = Map::new();
     let logs = config.logging.as_ref().map_or(&no_logs, |logging| &logging.logs);
     let https = https::Inputs { ports: http.ports(), tls: &tls, loaded: &loaded, has_other_challenges };
     let inputs = ServerInputs { logs, https };
-    let served = serve(servers, &inputs, &mut authorities, &mut notes, &mut build)?;
+    let served = serve(servers, &inputs, &mut authorities, &mut warnings, &mut build)?;
     if uses_local.get() {
         pki::add_local(&mut authorities);
     }
     let grace = http.grace_period(&mut build)?;
     let shutdown_delay = http.shutdown_delay(&mut build)?;
-    notes.extend(build.take_warnings());
+    warnings.extend(build.take_warnings());
     let Served { listeners, managed, public, on_demand } = served;
     Ok(Loaded {
         plan: build.finish(),
@@ -338,7 +338,7 @@ pub fn load_with(
         certificates: Certificates { selections, authorities, managed, public, on_demand, ..tls.into_certificates() },
         range_fetches,
         pushes_metrics: http.metrics.as_ref().is_some_and(|metrics| metrics.otlp),
-        notes,
+        warnings,
     })
 }
 
@@ -379,10 +379,10 @@ impl HttpConfig {
     }
 
     /// Returns warnings about settings of servers that are served differently than written.
-    fn notes(&self) -> Vec<String> {
-        let unbuilt = self.servers.iter().filter(|(_, server)| server.names_http3());
-        let unbuilt =
-            unbuilt.map(|(name, _)| format!("server {name}: HTTP/3 is not built yet; serving its other protocols"));
+    fn warnings(&self) -> Vec<String> {
+        let unsupported = self.servers.iter().filter(|(_, server)| server.names_http3());
+        let unsupported =
+            unsupported.map(|(name, _)| format!("server {name}: HTTP/3 is not supported; serving its other protocols"));
         let nested = self.servers.iter().filter(|(_, server)| server.metrics().is_some());
         let nested = nested.map(|(name, _)| {
             format!(
@@ -390,7 +390,7 @@ impl HttpConfig {
                  'metrics' of the http app"
             )
         });
-        unbuilt.chain(nested).collect()
+        unsupported.chain(nested).collect()
     }
 
     fn grace_period(&self, build: &mut Build<'_>) -> Result<Duration, BuildError> {
@@ -463,7 +463,7 @@ fn serve(
     mut servers: Vec<PreparedServer<'_>>,
     inputs: &ServerInputs<'_>,
     authorities: &mut Vec<CertificateAuthority>,
-    notes: &mut Vec<String>,
+    warnings: &mut Vec<String>,
     build: &mut Build<'_>,
 ) -> Result<Served, PlanError> {
     let ServerInputs { logs, https } = *inputs;
@@ -486,7 +486,7 @@ fn serve(
     let sites: Vec<_> = sites.into_iter().map(|site| (site.policies, site.inserted)).collect();
     let mut listeners = Vec::new();
     for (server, (policies, inserted)) in servers.into_iter().zip(sites) {
-        listeners.extend(server.build(policies, inserted, logs, https.ports, notes, build)?);
+        listeners.extend(server.build(policies, inserted, logs, https.ports, warnings, build)?);
     }
     if let Some(mut remaining) = automatic.remaining {
         if let (Some(handler), Some(routes)) = (automatic.access_log, remaining.routes.as_array_mut()) {
@@ -543,13 +543,12 @@ fn handlers<'j>(kind: &str, json: &'j Value) -> Vec<&'j Value> {
     found
 }
 
-/// Rejects a field of Caddy's that is not implemented. An absent field, `null` and `false` pass.
+/// Rejects a field of Caddy's that is not supported. An absent field, `null` and `false` pass.
 fn refuse(key: &str, value: &Option<Value>, build: &mut Build<'_>) -> Result<(), BuildError> {
     match value {
         None | Some(Value::Null | Value::Bool(false)) => Ok(()),
-        Some(value) => {
-            build.at(key, |build| Err(build.refuse(value.to_string(), "nothing: this is not built (docs/refused.md)")))
-        }
+        Some(value) => build
+            .at(key, |build| Err(build.refuse(value.to_string(), "nothing: this is not supported (docs/refused.md)"))),
     }
 }
 

@@ -59,8 +59,8 @@ impl AutomaticCertificates {
             compile(config, &crate::registry(), &data, None)
         });
         let compiled = compiled.await.unwrap_or(Err(LoadError::Panicked))?;
-        for note in &compiled.loaded.notes {
-            tracing::warn!("{note}");
+        for warning in &compiled.loaded.warnings {
+            tracing::warn!("{warning}");
         }
         let storage = storage::open(&compiled.loaded.storage, &directory)?;
         let wanted = &compiled.loaded.certificates;

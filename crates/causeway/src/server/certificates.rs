@@ -152,7 +152,7 @@ impl Custody {
         let storages = Storages::open(storage, wanted.storages(), data)?;
         let mut plans: Vec<_> =
             wanted.public.iter().map(|name| IssuancePlan::new(name, key_kind(name.key), false, &storages)).collect();
-        let mut all_managed: Vec<_> = wanted.managed.iter().map(|name| managed(name, false, &storages)).collect();
+        let mut all_local: Vec<_> = wanted.managed.iter().map(|name| local_spec(name, false, &storages)).collect();
         let tickets_before = before.map(|before| Arc::clone(&before.tickets));
         let renewals_before = before.map(|before| &before.renewals);
         let before = before.map(|before| Arc::clone(&before.keeper));
@@ -161,7 +161,7 @@ impl Custody {
         let on_demand = wanted.on_demand.as_ref();
         for signed in known.iter().filter_map(|name| on_demand.and_then(|on_demand| on_demand.name(name))) {
             match signed {
-                SignedName::Local(name) => all_managed.push(managed(&name, true, &storages)),
+                SignedName::Local(name) => all_local.push(local_spec(&name, true, &storages)),
                 SignedName::Public(name) => plans.push(IssuancePlan::new(&name, key_kind(name.key), true, &storages)),
             }
         }
@@ -170,8 +170,8 @@ impl Custody {
             authorities: wanted.authorities.iter().map(|written| authority(written, &storages)).collect(),
             loaded,
             selections: wanted.selections.iter().map(selection).collect(),
-            loaded_ocsp: OcspPolicy { disabled: wanted.ocsp_disabled_for_sources, ..OcspPolicy::default() },
-            managed: all_managed,
+            loaded_ocsp: OcspPolicy { is_enabled: !wanted.ocsp_disabled_for_sources, ..OcspPolicy::default() },
+            local: all_local,
             public: plans.iter().map(|plan| plan.public().clone()).collect(),
             renewal_check_interval: wanted.renewal_check_interval.unwrap_or(CHECK_INTERVAL),
         };
@@ -506,7 +506,7 @@ fn authority(written: &CertificateAuthority, storages: &Storages) -> AuthoritySp
     }
 }
 
-pub(super) fn managed(written: &ManagedName, on_demand: bool, storages: &Storages) -> LocalCertificateSpec {
+pub(super) fn local_spec(written: &ManagedName, on_demand: bool, storages: &Storages) -> LocalCertificateSpec {
     let defaults = LocalCertificateSpec::new(written.name.clone(), written.authority.clone());
     LocalCertificateSpec {
         lifetime: written.lifetime.unwrap_or(defaults.lifetime),

@@ -42,7 +42,7 @@ pub(super) type Ids = BTreeMap<String, String>;
 /// Returns the reason when the configuration cannot be served.
 pub fn validate(config: Value, registry: &Registry) -> Result<Vec<String>, LoadError> {
     let data = data_directory_in(&|name| registry.environment().get(name));
-    Ok(compile(config, registry, &data, None)?.loaded.notes)
+    Ok(compile(config, registry, &data, None)?.loaded.warnings)
 }
 
 pub(super) fn compile(
@@ -59,8 +59,8 @@ pub(super) fn compile(
     // The plan needs the names in certificate files, so they are read now and kept for `Custody`.
     let mut loaded =
         plan::load_with(&config, registry, &reader, own_files(data, autosave)).map_err(LoadError::Config)?;
-    loaded.notes.extend(build.take_warnings());
-    if registry.is_check() {
+    loaded.warnings.extend(build.take_warnings());
+    if registry.is_check_only() {
         forget_secrets_logs(&mut loaded);
     }
     causeway_engine::check_tls(&loaded.listeners).map_err(|error| match error {

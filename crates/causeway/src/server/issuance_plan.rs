@@ -13,7 +13,7 @@ use causeway_certs::{
 use causeway_config::plan::PublicName;
 
 use super::blocking::blocking;
-use super::certificates::managed;
+use super::certificates::local_spec;
 use super::issuers::issuers;
 use super::order_limits::OrderLimits;
 use super::storage::Storages;
@@ -38,13 +38,13 @@ pub(super) struct IssuancePlan {
 impl IssuancePlan {
     pub(super) fn new(written: &PublicName, key: KeyKind, on_demand: bool, storages: &Storages) -> Self {
         let issuers = issuers(written);
-        let fallback = written.fallback.as_ref().map(|local| Box::new(managed(local, on_demand, storages)));
-        let authorities = issuers.iter().map(PublicIssuer::storage_key);
+        let fallback = written.fallback.as_ref().map(|local| Box::new(local_spec(local, on_demand, storages)));
+        let authorities = issuers.iter().map(PublicIssuer::storage_name);
         let public = PublicCertificateSpec {
             name: written.name.clone(),
             authorities: authorities.chain(fallback.as_ref().map(|local| local.authority.clone())).collect(),
             renewal_ratio: written.renewal_ratio.unwrap_or(RENEWAL_RATIO).min(RENEWAL_RATIO_MAX),
-            ocsp: OcspPolicy { disabled: written.ocsp.disabled, overrides: Arc::clone(&written.ocsp.overrides) },
+            ocsp: OcspPolicy { is_enabled: written.ocsp.is_enabled, overrides: Arc::clone(&written.ocsp.overrides) },
             storage: storages.own(written.storage.as_ref()).cloned(),
             on_demand,
         };
@@ -61,7 +61,7 @@ impl IssuancePlan {
         &self.issuers
     }
 
-    /// The storage key of the authority that orders try first.
+    /// The storage name of the authority that orders try first.
     pub(super) fn first_authority(&self) -> &str {
         self.public.authorities.first().map_or("", |authority| authority)
     }
@@ -112,7 +112,7 @@ impl IssuancePlan {
         let lock = Arc::new(locked?);
         let old = keeper.issued(&self.public.name);
         let (at_work, name) = (Arc::clone(keeper), self.public.name.clone());
-        let is_found = blocking(move || at_work.reload(&name, SystemTime::now())).await;
+        let is_found = blocking(move || at_work.reload_public(&name, SystemTime::now())).await;
         let is_found = is_found.map_err(RenewError::Local)?.map_err(failed)?;
         let is_old = || {
             let leaf = |issued: IssuedCertificate| issued.certificate.signed().cert.first().cloned();
@@ -203,21 +203,21 @@ impl IssuancePlan {
         let name = &self.public.name;
         tracing::info!("{name}: obtaining a certificate from {}", issuer.label());
         let served = keeper.issued(name);
-        let old = served.as_ref().filter(|old| old.authority == issuer.storage_key());
+        let old = served.as_ref().filter(|old| old.authority == issuer.storage_name());
         let old = old.map(|old| old.certificate.signed());
         let replaces = old.as_ref().and_then(|old| old.cert.first());
         let wanted = CertificateRequest { name, key: self.key, attempt, must_staple: self.must_staple, replaces };
         let issued = issuer.obtain(wanted, self.storage(keeper.storage())).await?;
         let (putting, lock) = (Arc::clone(keeper), Arc::clone(lock));
-        let (at, authority) = (name.clone(), issuer.storage_key());
-        let stored = blocking(move || putting.put(&at, &authority, &issued.chain, &issued.key, &lock)).await;
+        let (at, authority) = (name.clone(), issuer.storage_name());
+        let stored = blocking(move || putting.install_public(&at, &authority, &issued.chain, &issued.key, &lock)).await;
         match stored.unwrap_or(Ok(())) {
             // Another server may have taken the lock, and have stored a certificate. Then both serve that one.
             Err(error @ Error::LockLost(_)) => {
                 let (keeper, at) = (Arc::clone(keeper), name.clone());
                 let reload = move || {
                     let old = served.as_ref().map(|old| &*old.certificate);
-                    keeper.reload_other(&at, old, SystemTime::now()).unwrap_or(false)
+                    keeper.reload_public_except(&at, old, SystemTime::now()).unwrap_or(false)
                 };
                 match blocking(reload).await {
                     Ok(true) => {

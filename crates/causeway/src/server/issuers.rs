@@ -42,8 +42,8 @@ pub(super) fn issuers(written: &PublicName) -> Vec<PublicIssuer> {
             profile: written.profile.clone(),
             lifetime: written.lifetime,
             chains: written.chains.as_deref().map(chain_preference),
-            http: !written.http_disabled,
-            tls_alpn: !written.tls_alpn_disabled,
+            allows_http01: written.allows_http01,
+            allows_tls_alpn01: written.allows_tls_alpn01,
             is_distributed: written.is_distributed,
             dns: written.dns.as_deref().and_then(dns_challenge),
             timing: Timing::default(),
@@ -84,7 +84,7 @@ pub(super) fn authorities_of(
     let mut names = HashMap::with_capacity(plans.len());
     let there = plans.iter().filter(|plan| Arc::ptr_eq(plan.storage(storages.default_storage()), storage));
     for plan in there {
-        let keys = challenge_keys(plan.issuers());
+        let keys = challenge_storage_names(plan.issuers());
         let list = match lists.get(&*keys) {
             Some(list) => Arc::clone(list),
             None => Arc::from(keys),
@@ -101,7 +101,7 @@ pub(super) fn authorities_of(
         (None, Some(on_demand)) => match on_demand.name(name)? {
             SignedName::Public(written) => {
                 let is_there = Arc::ptr_eq(storages.of(written.storage.as_ref()), &storage);
-                is_there.then(|| Arc::from(challenge_keys(&issuers(&written))))
+                is_there.then(|| Arc::from(challenge_storage_names(&issuers(&written))))
             }
             SignedName::Local(_) => None,
         },
@@ -110,8 +110,8 @@ pub(super) fn authorities_of(
 }
 
 /// The storage keys of the authorities whose challenges are in storage.
-fn challenge_keys(issuers: &[PublicIssuer]) -> Vec<String> {
-    issuers.iter().flat_map(PublicIssuer::challenge_keys).collect()
+fn challenge_storage_names(issuers: &[PublicIssuer]) -> Vec<String> {
+    issuers.iter().flat_map(PublicIssuer::challenge_storage_names).collect()
 }
 
 /// Checks the settings of DNS providers and issuers, as far as the configuration's own code does not.

@@ -188,8 +188,8 @@ fn workers(page: &mut Exposition, engine: &Observer) {
     let help = "Processor time of a worker's thread. Its rate is the worker's utilisation, from 0 to 1.";
     let family = page.family("causeway_worker_busy_seconds_total", Kind::Counter, help);
     for (number, worker) in workers.iter().enumerate() {
-        if let Some(busy) = worker.busy {
-            family.sample(&[("worker", &number.to_string())], busy.as_secs_f64());
+        if let Some(cpu_time) = worker.cpu_time {
+            family.sample(&[("worker", &number.to_string())], cpu_time.as_secs_f64());
         }
     }
     let help = "Open client connections of a worker, including those in a TLS handshake.";
@@ -208,9 +208,9 @@ fn workers(page: &mut Exposition, engine: &Observer) {
     page.single("causeway_pool_blocks_in_use", Kind::Gauge, help, total.blocks_in_use);
     let help = "Objects that the workers' pools have allocated because no free one was left.";
     let family = page.family("causeway_pool_allocations_total", Kind::Counter, help);
-    family.sample(&[("pool", "blocks")], total.blocks_made);
-    family.sample(&[("pool", "exchange_slots")], total.slots_made);
-    family.sample(&[("pool", "write_lists")], total.lists_made);
+    family.sample(&[("pool", "blocks")], total.blocks_allocated);
+    family.sample(&[("pool", "exchange_slots")], total.slots_allocated);
+    family.sample(&[("pool", "write_lists")], total.lists_allocated);
     let help = "Configurations in memory: the current one, and older ones that running requests still use.";
     page.single("causeway_live_plans", Kind::Gauge, help, engine.live_plans());
 }

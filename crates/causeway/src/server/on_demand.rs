@@ -22,7 +22,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::blocking::{blocking, locked};
-use super::certificates::{key_kind, managed};
+use super::certificates::{key_kind, local_spec};
 use super::getters::Getter;
 use super::issuance_plan::{IssuancePlan, RenewError};
 use super::renewals::{Renewals, in_words, pause_after};
@@ -290,8 +290,8 @@ impl Shared {
         }
         match signed {
             SignedName::Local(written) => {
-                let managed = managed(&written, true, &self.storages);
-                let signed = blocking(move || keeper.add_managed(managed, SystemTime::now())).await;
+                let spec = local_spec(&written, true, &self.storages);
+                let signed = blocking(move || keeper.add_local(spec, SystemTime::now())).await;
                 let signed = signed.map_err(RenewError::Local)?.map_err(failed)?;
                 self.renewals.events().added.notify_one();
                 Ok(signed)
@@ -299,12 +299,12 @@ impl Shared {
             SignedName::Public(written) => {
                 let plan = IssuancePlan::new(&written, key_kind(written.key), true, &self.storages);
                 let public = plan.public().clone();
-                blocking(move || keeper.add(public)).await.map_err(RenewError::Local)?.map_err(failed)?;
+                blocking(move || keeper.add_public(public)).await.map_err(RenewError::Local)?.map_err(failed)?;
                 let is_fresh =
                     self.keeper.issued(name).is_some_and(|found| SystemTime::now() < found.certificate.not_after());
                 // A certificate in storage that is only due is served now and renewed by its task.
                 if !is_fresh && let Err(error) = self.renewals.obtain(&plan, failures).await {
-                    self.keeper.remove(name);
+                    self.keeper.remove_public(name);
                     return Err(error);
                 }
                 let removed = || RenewError::Local("the certificate was removed".to_owned());
@@ -413,7 +413,7 @@ mod tests {
             loaded: Vec::new(),
             selections: Vec::new(),
             loaded_ocsp: OcspPolicy::default(),
-            managed: Vec::new(),
+            local: Vec::new(),
             public: Vec::new(),
             renewal_check_interval: Duration::from_secs(24 * 60 * 60),
         };

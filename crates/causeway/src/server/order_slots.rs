@@ -36,7 +36,7 @@ pub(super) struct OrderSlot {
 }
 
 impl OrderSlots {
-    /// Waits for a slot at the authority with this storage key.
+    /// Waits for a slot at the authority with this storage name.
     pub(super) async fn acquire(&self, authority: &str, urgency: OrderUrgency) -> OrderSlot {
         let slots = locked(&self.0).entry(authority.to_owned()).or_insert_with(AuthoritySlots::new).clone();
         let background = match urgency {

@@ -295,7 +295,7 @@ impl Task {
                 );
                 // First: a handshake that adds the name again starts another task.
                 self.is_ending.store(true, Ordering::Release);
-                keeper.remove(name);
+                keeper.remove_public(name);
                 locked(attempts).remove(name);
                 locked(&self.advised).remove(name);
                 return;
@@ -307,7 +307,7 @@ impl Task {
                 plan.renew(keeper, failures, is_early, &self.limits).await
             });
             let error = match renewed.await {
-                Ok(()) if keeper.renew_at(name).is_some_and(|at| SystemTime::now() < at) => {
+                Ok(()) if keeper.public_renew_at(name).is_some_and(|at| SystemTime::now() < at) => {
                     elsewhere_since = None;
                     self.record_outcome(None);
                     advised.renewed = Some(Instant::now());
@@ -357,7 +357,7 @@ impl Task {
     async fn until_due(&self, advised: &mut AdvisedName) -> Duration {
         let is_advised = advised.is_advised();
         let (mut now, name) = (SystemTime::now(), &self.plan.public().name);
-        let (Some(issued), Some(due)) = (self.keeper.issued(name), self.keeper.renew_at(name)) else {
+        let (Some(issued), Some(due)) = (self.keeper.issued(name), self.keeper.public_renew_at(name)) else {
             return Duration::ZERO;
         };
         // As in CertMagic, a revoked certificate is replaced at once.
@@ -395,7 +395,7 @@ impl Task {
         let name = &self.plan.public().name;
         let mut advice = Advice { leaf: Arc::clone(&issued.certificate), at: None, request_at: now + REPEAT_INTERVAL };
         let mut issuers = self.plan.issuers().iter().filter_map(PublicIssuer::acme);
-        let issuer = issuers.find(|issuer| issuer.storage_key() == issued.authority);
+        let issuer = issuers.find(|issuer| issuer.storage_name() == issued.authority);
         let signed = issued.certificate.signed();
         let (Some(issuer), Some(leaf)) = (issuer, signed.cert.first()) else { return advice };
         match self.advisor.advise(issuer, leaf).await {

@@ -142,7 +142,8 @@ fn valid_syntax_that_cannot_be_served() {
         let refused = directory.output(arguments);
         assert_eq!(refused.status.code(), Some(1));
         assert_eq!(refused.stdout, b"");
-        let want = "Error: Caddyfile:4:12: found '3', expected 1.1, 2 or h2c; HTTP/3 is not built into this version (docs/refused.md)\n";
+        let want =
+            "Error: Caddyfile:4:12: found '3', expected 1.1, 2 or h2c; HTTP/3 is not supported (docs/refused.md)\n";
         assert_eq!(String::from_utf8_lossy(&refused.stderr), want, "{arguments:?}");
     }
 }

@@ -208,8 +208,7 @@ fn changes_that_are_refused() {
             "PATCH /id/r0/handle/0/handler".into(),
             "\"nope\"",
             500,
-            "loading new config: apps.http.servers.a.routes[0].handle[0]: no handler module 'nope' is built into this \
-             version (docs/refused.md)"
+            "loading new config: apps.http.servers.a.routes[0].handle[0]: handler module 'nope' is not supported (docs/refused.md)"
                 .into(),
         ),
         (

@@ -91,7 +91,7 @@ fn a_load_that_fails_changes_nothing() {
             "application/json",
             config("new").to_string().replace("static_response", "teapot"),
             format!(
-                "{new}apps.http.servers.s.routes[0].handle[0]: no handler module 'teapot' is built into this version (docs/refused.md)"
+                "{new}apps.http.servers.s.routes[0].handle[0]: handler module 'teapot' is not supported (docs/refused.md)"
             ),
         ),
         ("application/json", elsewhere.to_string(), format!("{new}{in_use}")),
@@ -132,7 +132,7 @@ fn a_load_that_fails_changes_nothing() {
             "text/caddyfile",
             "{\n\tstorage consul\n}\n:0\n".into(),
             "adapting config using caddyfile adapter: Caddyfile:2:10: parsing caddyfile tokens for 'storage': module \
-             'caddy.storage.consul' is not built into this version (docs/refused.md)".into(),
+             'caddy.storage.consul' is not supported (docs/refused.md)".into(),
         ),
         (
             "text/caddyfile",

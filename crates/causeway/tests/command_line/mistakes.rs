@@ -123,12 +123,12 @@ fn unsupported_features() {
         (
             ":8080 {\n\treverse_proxy a:80 {\n\t\ttransport http {\n\t\t\tversions 3\n\t\t}\n\t}\n}\n\
              :8081 {\n\treverse_proxy a:80 {\n\t\ttransport http {\n\t\t\tversions 3\n\t\t}\n\t}\n}\n",
-            "Caddyfile:4:13: found '3', expected 1.1, 2 or h2c; HTTP/3 is not built into this version (docs/refused.md) (or the same word on line 11)",
+            "Caddyfile:4:13: found '3', expected 1.1, 2 or h2c; HTTP/3 is not supported (docs/refused.md) (or the same word on line 11)",
         ),
         // The plan detects these; the position comes from a search for the word in the text.
         (
             "{\n\tech a.com\n}\n:8080\nrespond hi\n",
-            "Caddyfile:2:2: found 'ech a.com', expected nothing: this is not built (docs/refused.md)",
+            "Caddyfile:2:2: found 'ech a.com', expected nothing: this is not supported (docs/refused.md)",
         ),
         // Caddy: "evaluated placeholder {env.X} is empty". It would listen on all interfaces.
         (
@@ -145,7 +145,7 @@ fn unsupported_features() {
         ),
         (
             ":8080\nbind udp/127.0.0.1\nrespond hi\n",
-            "Caddyfile:2:6: found 'udp/127.0.0.1:8080', expected tcp, unix or fd: other networks are not built (docs/refused.md)",
+            "Caddyfile:2:6: found 'udp/127.0.0.1:8080', expected tcp, unix or fd: other networks are not supported (docs/refused.md)",
         ),
         // Caddy: the same words. The site would have another name.
         (
@@ -184,7 +184,7 @@ fn unsupported_features() {
         ),
         (
             ":8080\nreverse_proxy a:80 {\n\tflush_interval -1\n\ttransport http {\n\t\tversions 3\n\t}\n}\n",
-            "Caddyfile:5:12: found '3', expected 1.1, 2 or h2c; HTTP/3 is not built into this version (docs/refused.md)",
+            "Caddyfile:5:12: found '3', expected 1.1, 2 or h2c; HTTP/3 is not supported (docs/refused.md)",
         ),
         (
             ":8080\nreverse_proxy {\n\tdynamic a {\n\t\tname b\n\t\tport 80000\n\t}\n}\n",

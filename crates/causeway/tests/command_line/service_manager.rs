@@ -116,7 +116,7 @@ fn a_datagram_socket_for_http3() {
     let listener = listener();
     let port = listener.local_addr().unwrap().port();
     let mut server = ServerProcess::spawn(with_descriptor_3(&directory, listener));
-    server.line_with("not listening on fdgram/4: only HTTP/3 uses datagrams, and it is not built yet");
+    server.line_with("not listening on fdgram/4: only HTTP/3 uses datagrams, and it is not supported");
     server.line_with("Causeway serves Caddyfile");
     assert_eq!(get(port, "/").body, "hello");
 }

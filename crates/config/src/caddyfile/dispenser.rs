@@ -400,7 +400,7 @@ pub(crate) fn evaluate(segments: &[Segment], mut scope: Scope<'_>, site: Option<
         let syntax = match scope.session.directives.availability(&name.text) {
             Some(Availability::Available(syntax)) => syntax,
             Some(Availability::Withheld(_)) => {
-                return Err(Error::at(name, ErrorKind::NotBuilt(NameTable::Directive, name.text.clone())));
+                return Err(Error::at(name, ErrorKind::NotSupported(NameTable::Directive, name.text.clone())));
             }
             None => {
                 let near = scope.session.directives.near(&name.text);

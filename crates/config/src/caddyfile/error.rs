@@ -134,8 +134,8 @@ pub enum ErrorKind {
     ServerNameTwice(Box<str>),
     /// Two global options `servers` for the same listener address.
     ServersTwice(Box<str>),
-    /// A feature of Caddy's that is not implemented.
-    NotBuilt(NameTable, Box<str>),
+    /// A feature of Caddy's that is not supported.
+    NotSupported(NameTable, Box<str>),
     /// A directive without a position in the directive order.
     Unordered(Box<str>),
     /// A directive's name in place of a site address.
@@ -376,7 +376,7 @@ impl fmt::Display for Error {
 /// Names the plugin of a directive, a global option or a module, if it is known.
 pub(crate) fn write_plugin(f: &mut impl fmt::Write, name: &str) -> fmt::Result {
     match hint::of_a_plugin(name) {
-        Some((plugin, instead)) => write!(f, " (of the plugin {plugin}, which is not built in; here: {instead})"),
+        Some((plugin, instead)) => write!(f, " (of the plugin {plugin}, which is not supported; here: {instead})"),
         None => Ok(()),
     }
 }
@@ -446,9 +446,7 @@ impl ErrorDetails {
                 format!("wrong argument count or unexpected line ending after '{found}'").into()
             }
             ErrorKind::UnknownDirective { name, .. } => format!("unrecognized directive: {name}").into(),
-            ErrorKind::NotBuilt(part, name) => {
-                format!("{part} '{name}' is not built into this version (docs/refused.md)").into()
-            }
+            ErrorKind::NotSupported(part, name) => format!("{part} '{name}' is not supported (docs/refused.md)").into(),
             ErrorKind::Unordered(name) => format!(
                 "directive '{name}' is not an ordered HTTP handler, so it cannot be used here - try placing within a \
                  route block or using the order global option"

@@ -103,8 +103,8 @@ impl Options {
     }
 }
 
-/// Caddy's options that are not implemented.
-const NOT_BUILT: &[&str] = &["events", "filesystem"];
+/// Caddy's options that are not supported.
+const NOT_SUPPORTED: &[&str] = &["events", "filesystem"];
 
 const BUILT: &[&str] = &[
     "acme_ca",
@@ -162,7 +162,7 @@ pub(crate) fn read(segments: &[Segment], directives: &Directives) -> Result<(Opt
         drop(d);
         // Caddy's messages for these two lack the enclosing option.
         unread(read, &session).map_err(|error| match error.kind() {
-            ErrorKind::UnknownGlobalOption { .. } | ErrorKind::NotBuilt(NameTable::GlobalOption, _) => error,
+            ErrorKind::UnknownGlobalOption { .. } | ErrorKind::NotSupported(NameTable::GlobalOption, _) => error,
             _ => error.inside(&segment.name.text, &segment.closes),
         })?;
     }
@@ -223,8 +223,8 @@ fn option(options: &mut Options, d: &mut Dispenser<'_>, directives: &Directives)
         "storage" => options.storage = Some(storage_module(d)?),
         "servers" => options.servers.push(ServerOptions::read(d)?),
         _ if options.certificates.option(d)? => {}
-        known if NOT_BUILT.contains(&known) => {
-            return Err(Error::at(name, ErrorKind::NotBuilt(NameTable::GlobalOption, name.text.clone())));
+        known if NOT_SUPPORTED.contains(&known) => {
+            return Err(Error::at(name, ErrorKind::NotSupported(NameTable::GlobalOption, name.text.clone())));
         }
         _ => {
             let kind = ErrorKind::UnknownGlobalOption { name: name.text.clone(), expected: BUILT };

@@ -99,7 +99,7 @@ pub struct Directives {
 #[derive(Clone, Copy)]
 pub(crate) enum Availability {
     Available(Syntax),
-    /// The directive is treated as not implemented.
+    /// The directive is treated as not supported.
     Withheld(Syntax),
 }
 
@@ -188,7 +188,7 @@ impl Directives {
         Ok(())
     }
 
-    /// Treats a directive as not implemented. For a server that lacks the module for the directive's JSON.
+    /// Treats a directive as not supported. For a server that lacks the module for the directive's JSON.
     pub fn withhold(&mut self, name: &str) {
         if let Some(availability) = self.table.get_mut(name)
             && let Availability::Available(syntax) = *availability

@@ -28,7 +28,7 @@ pub(super) fn read(text: &str, build: &mut Build<'_>) -> Result<Vec<ListeningSoc
         };
         return Err(build.refuse(written, format!("an address: the evaluated placeholder {placeholder} is empty")));
     }
-    let text = &build.known(text);
+    let text = &build.expand_constants(text);
     let (network, number) = split_network(text);
     match &*network {
         "unix" => return Ok(vec![unix(number).map_err(|expected| build.refuse(&**text, expected))?.into()]),
@@ -40,7 +40,7 @@ pub(super) fn read(text: &str, build: &mut Build<'_>) -> Result<Vec<ListeningSoc
             let addresses = ports(number, text, build)?;
             return Ok(addresses.into_iter().map(ListeningSocket::Bound).collect());
         }
-        _ => return Err(build.refuse(&**text, "tcp, unix or fd: other networks are not built (docs/refused.md)")),
+        _ => return Err(build.refuse(&**text, "tcp, unix or fd: other networks are not supported (docs/refused.md)")),
     }
     let expected = "fd/N or fdgram/N, where N is the number of an inherited socket, such as fd/3";
     let descriptor: u16 = decimal(number).ok_or_else(|| build.refuse(&**text, expected))?;
@@ -64,7 +64,7 @@ pub(super) fn empty_placeholder<'t>(text: &'t str, build: &mut Build<'_>) -> Opt
     let mut rest = text;
     while let Some(start) = rest.find('{') {
         let end = start + rest[start..].find('}')? + 1;
-        if build.known(&rest[start..end]).is_empty() {
+        if build.expand_constants(&rest[start..end]).is_empty() {
             return Some(&rest[start..end]);
         }
         rest = &rest[end..];

@@ -1,6 +1,6 @@
 //! The parts of a configuration outside of its apps: `admin` and `logging`; `storage` has its own module.
 //!
-//! All of Caddy's keys are known. A key that is not implemented is rejected by its path, so that an operator cannot
+//! All of Caddy's keys are known. A key that is not supported is rejected by its path, so that an operator cannot
 //! rely on a remote endpoint that does not exist.
 //!
 //! - `pull`: the server that a configuration is pulled from
@@ -124,7 +124,7 @@ impl AdminAddress {
         }
         // The text in which the parser found the address: the host decides which requests are accepted, and a
         // placeholder may stand for any part of it. The parser succeeded, so there is a port.
-        let text = build.known(text);
+        let text = build.expand_constants(text);
         let host = text.rsplit_once(':').map_or("", |(host, _)| host);
         let host = host.rsplit_once('/').map_or(host, |(_, host)| host);
         Ok(Self { host: host.trim_start_matches('[').trim_end_matches(']').to_owned(), listen })
@@ -342,7 +342,7 @@ mod tests {
             ),
             (
                 json!({ "storage": { "module": "consul" } }),
-                "storage: no storage module 'consul' is built into this version (docs/refused.md)",
+                "storage: storage module 'consul' is not supported (docs/refused.md)",
             ),
             (
                 json!({ "storage": {} }),

@@ -58,14 +58,20 @@ impl Certificates {
 }
 
 /// How a name's certificate gets an OCSP response.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OcspStapling {
-    /// The certificate gets no OCSP response.
-    pub disabled: bool,
+    /// Whether the certificate gets an OCSP response.
+    pub is_enabled: bool,
     /// The URL to use instead of the one in the certificate. An empty URL disables requests to that responder.
     pub overrides: Arc<BTreeMap<String, String>>,
     /// Whether the certificate obliges the server to send one (RFC 7633).
     pub must_staple: bool,
+}
+
+impl Default for OcspStapling {
+    fn default() -> Self {
+        Self { is_enabled: true, overrides: Arc::default(), must_staple: false }
+    }
 }
 
 /// How the tickets of sessions are sealed.
@@ -311,7 +317,7 @@ pub struct ExternalAccount {
 }
 
 /// A public authority. Empty texts stand for the default.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AcmeIssuer {
     /// The URL of the directory.
     pub ca: String,
@@ -333,14 +339,36 @@ pub struct AcmeIssuer {
     pub external_account: Option<ExternalAccount>,
     /// PEM files with the roots of the authority's own certificate; empty: the system's roots.
     pub roots: Vec<PathBuf>,
-    /// Whether the challenge HTTP-01 is disabled.
-    pub http_disabled: bool,
-    /// Whether the challenge TLS-ALPN-01 is disabled.
-    pub tls_alpn_disabled: bool,
+    /// Whether the challenge HTTP-01 may be used.
+    pub allows_http01: bool,
+    /// Whether the challenge TLS-ALPN-01 may be used.
+    pub allows_tls_alpn01: bool,
     /// Whether open challenges are in storage, for other servers, and not only in this process.
     pub is_distributed: bool,
     /// The challenge DNS-01, which then is the only one. Boxed: it is as large as all other settings together.
     pub dns: Option<Box<DnsChallenge>>,
+}
+
+impl Default for AcmeIssuer {
+    /// The default authority with HTTP-01 and TLS-ALPN-01, whose open challenges are only in this process.
+    fn default() -> Self {
+        Self {
+            ca: String::new(),
+            test_ca: String::new(),
+            email: String::new(),
+            profile: String::new(),
+            lifetime: None,
+            chains: None,
+            account_key: None,
+            proxy: ProxySetting::default(),
+            external_account: None,
+            roots: Vec::new(),
+            allows_http01: true,
+            allows_tls_alpn01: true,
+            is_distributed: false,
+            dns: None,
+        }
+    }
 }
 
 /// The network proxy for requests.

@@ -129,7 +129,7 @@ impl HttpsServer<'_> {
                 return build
                     .at(format!("apps.http.servers.{}", self.name), |build| Err(build.refuse(written, expected)));
             }
-            let host = build.known(written);
+            let host = build.expand_constants(written);
             if !self.automatic.skip.contains(&host) {
                 hosts.insert(host);
             }

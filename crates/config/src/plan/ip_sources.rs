@@ -101,8 +101,7 @@ impl IpSources {
                 }
             }
             name => {
-                let expected =
-                    "static, cloudflare or combine: no other source is built into this version (docs/refused.md)";
+                let expected = "static, cloudflare or combine: no other source is supported (docs/refused.md)";
                 return build.at("source", |build| Err(build.refuse(name, expected)));
             }
         }

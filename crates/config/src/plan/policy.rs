@@ -132,7 +132,7 @@ impl ConnectionPolicyConfig {
         };
         policy.default_server_name = name(&self.default_sni, build)?;
         policy.fallback_server_name = name(&self.fallback_sni, build)?;
-        let secrets_log = build.known(&self.insecure_secrets_log);
+        let secrets_log = build.expand_constants(&self.insecure_secrets_log);
         if !secrets_log.is_empty() {
             build.warn(format!(
                 "{secrets_log}: this file gets the secrets of TLS sessions, by which their content can be read (insecure_secrets_log)"
@@ -151,7 +151,7 @@ impl ConnectionPolicyConfig {
             let spoken = match &**protocol {
                 "h2" => protocols.http2,
                 "http/1.1" => protocols.http1,
-                // HTTP/3 is not built, and clients that offer it also offer others. A handshake that offers
+                // HTTP/3 is not supported, and clients that offer it also offer others. A handshake that offers
                 // `acme-tls/1` is answered before its policy's protocols count.
                 "h3" | "acme-tls/1" => false,
                 _ => {
@@ -212,7 +212,7 @@ impl PolicyMatchersConfig {
 pub(super) fn ranges(key: &str, written: &[String], build: &mut Build<'_>) -> Result<Vec<IpNet>, BuildError> {
     let mut ranges = Vec::with_capacity(written.len());
     for (index, text) in written.iter().enumerate() {
-        let text = build.known(text);
+        let text = build.expand_constants(text);
         let range = text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
         let bad = |build: &mut Build<'_>| Err(build.refuse(&*text, "an IP address, or a network such as 10.0.0.0/8"));
         ranges.push(match range {

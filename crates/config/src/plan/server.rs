@@ -1,6 +1,6 @@
 //! One server of `apps.http.servers`: Caddy's fields, and three of ours.
 //!
-//! A field that is known but not implemented is rejected by name, never ignored in silence.
+//! A field that is known but not supported is rejected by name, never ignored in silence.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Display;
@@ -340,7 +340,7 @@ impl ServerConfig {
             }
             let mut protocols = Vec::with_capacity(lists.len());
             for (index, list) in lists.iter().enumerate() {
-                // A datagram socket serves HTTP/3 or nothing, and `build` adds a note about it.
+                // A datagram socket serves HTTP/3 or nothing, and `build` adds a warning about it.
                 let is_for_datagrams = address::is_for_datagrams(&self.listen[index]);
                 let Some(list) = list.as_ref().filter(|_| !is_for_datagrams) else {
                     protocols.push(of_server);
@@ -429,14 +429,14 @@ impl PreparedServer<'_> {
     }
 
     /// Adds the server to the plan and returns its listeners. Omits an address on which no enabled protocol can be
-    /// served, and adds a note about it.
+    /// served, and adds a warning about it.
     pub(super) fn build(
         self,
         policies: Option<Vec<TlsPolicy>>,
         mut inserted: Option<https::Inserted>,
         logs: &Map<String, Value>,
         ports: https::Ports,
-        notes: &mut Vec<String>,
+        warnings: &mut Vec<String>,
         build: &mut Build<'_>,
     ) -> Result<Vec<ListenerSpec>, BuildError> {
         let (server, json) = (self.written, self.json);
@@ -484,9 +484,9 @@ impl PreparedServer<'_> {
             build.at(&*place, |build| self.wrappers.check_with_tls(build))?;
         }
         let datagrams = self.listen.iter().zip(&server.listen).filter(|(sockets, _)| sockets.is_empty());
-        notes.extend(datagrams.map(|(_, written)| {
+        warnings.extend(datagrams.map(|(_, written)| {
             format!(
-                "server {}: not listening on {written}: only HTTP/3 uses datagrams, and it is not built yet",
+                "server {}: not listening on {written}: only HTTP/3 uses datagrams, and it is not supported",
                 self.name
             )
         }));
@@ -501,7 +501,7 @@ impl PreparedServer<'_> {
             let is_served = listener.tls.is_some() || listener.protocols.allow_cleartext();
             if !is_served {
                 let (name, address) = (self.name, &listener.socket);
-                notes.push(format!(
+                warnings.push(format!(
                     "server {name}: not listening on {address}: HTTP/2 needs TLS there, and neither h1 nor h2c is among its protocols"
                 ));
             }
@@ -523,7 +523,7 @@ fn read_protocols(written: &[String], build: &mut Build<'_>) -> Result<Option<Pr
         }
     }
     if !has("h1") && !has("h2") && !has("h2c") {
-        return Err(build.refuse("h3", "h1, h2 or h2c too: HTTP/3 is not built yet (docs/refused.md)"));
+        return Err(build.refuse("h3", "h1, h2 or h2c too: HTTP/3 is not supported (docs/refused.md)"));
     }
     Ok(Some(Protocols { http1: has("h1"), http2: has("h2"), http2_clear: has("h2c"), http2_upgrade: has("h2c") }))
 }

@@ -197,7 +197,7 @@ fn storage(written: &Value, build: &mut Build<'_>) -> Result<Storage, BuildError
 
 impl RedisConfig {
     fn read(&self, build: &mut Build<'_>) -> Result<RedisServer, BuildError> {
-        self.refuse_unbuilt(build)?;
+        self.refuse_unsupported(build)?;
         if !self.client_name.is_empty() {
             build.warn_unused("client_name", "connections to Redis have no name");
         }
@@ -208,17 +208,17 @@ impl RedisConfig {
         let db = match &self.db {
             None => 0,
             Some(NumberConfig::Number(db)) => *db,
-            Some(NumberConfig::Text(text)) => match &*build.known(text) {
+            Some(NumberConfig::Text(text)) => match &*build.expand_constants(text) {
                 "" => 0,
                 text => number(text, "db", "the number of a database, such as 0", build)?,
             },
         };
-        let timeout = match &*build.known(&self.timeout) {
+        let timeout = match &*build.expand_constants(&self.timeout) {
             // As in the plugin, 0 is the default too.
             "" | "0" => None,
             text => Some(number(text, "timeout", "a number of seconds, such as 5", build)?),
         };
-        let key_prefix = match build.known(&self.key_prefix) {
+        let key_prefix = match build.expand_constants(&self.key_prefix) {
             empty if empty.is_empty() => "caddy".to_owned(),
             prefix => prefix,
         };
@@ -226,7 +226,7 @@ impl RedisConfig {
             let expected = "names with single slashes between them, such as caddy";
             return build.at("key_prefix", |build| Err(build.refuse(key_prefix, expected)));
         }
-        let encryption_key = build.known(&self.encryption_key);
+        let encryption_key = build.expand_constants(&self.encryption_key);
         if !encryption_key.is_empty() && encryption_key.len() < 32 {
             let found = format!("{} bytes", encryption_key.len());
             return build.at("encryption_key", |build| Err(build.refuse(found, "at least 32 bytes")));
@@ -234,7 +234,7 @@ impl RedisConfig {
         let compression = match &self.compression {
             None | Some(CompressionConfig::Switch(false)) => RedisCompression::None,
             Some(CompressionConfig::Switch(true)) => RedisCompression::Flate,
-            Some(CompressionConfig::Text(text)) => match &*build.known(text) {
+            Some(CompressionConfig::Text(text)) => match &*build.expand_constants(text) {
                 "" | "false" => RedisCompression::None,
                 "flate" | "true" => RedisCompression::Flate,
                 "zlib" => RedisCompression::Zlib,
@@ -244,8 +244,8 @@ impl RedisConfig {
         Ok(RedisServer {
             host,
             port,
-            username: build.known(&self.username),
-            password: Secret(build.known(&self.password)),
+            username: build.expand_constants(&self.username),
+            password: Secret(build.expand_constants(&self.password)),
             db,
             timeout: timeout.map(|seconds| Duration::from_secs(seconds.into())),
             key_prefix,
@@ -255,8 +255,8 @@ impl RedisConfig {
         })
     }
 
-    fn refuse_unbuilt(&self, build: &mut Build<'_>) -> Result<(), BuildError> {
-        let expected = "nothing: clusters and Sentinel are not built (docs/refused.md), only a single server";
+    fn refuse_unsupported(&self, build: &mut Build<'_>) -> Result<(), BuildError> {
+        let expected = "nothing: clusters and Sentinel are not supported (docs/refused.md), only a single server";
         let is_single = matches!(&*self.client_type, "" | "simple");
         for (key, found, is_default) in [
             ("client_type", &*self.client_type, is_single),
@@ -277,10 +277,10 @@ impl RedisConfig {
         let one =
             |key: &str, values: &Option<Vec<String>>, default: &str, build: &mut Build<'_>| match values.as_deref() {
                 None | Some([]) => Ok(default.to_owned()),
-                Some([one]) => Ok(build.known(one)),
+                Some([one]) => Ok(build.expand_constants(one)),
                 Some(several) => {
                     let found = format!("{} values", several.len());
-                    build.at(key, |build| Err(build.refuse(found, "one: clusters are not built (docs/refused.md)")))
+                    build.at(key, |build| Err(build.refuse(found, "one: clusters are not supported (docs/refused.md)")))
                 }
             };
         let port = |key: &str, text: &str, build: &mut Build<'_>| {
@@ -300,7 +300,8 @@ impl RedisConfig {
     }
 
     fn tls(&self, build: &mut Build<'_>) -> Result<Option<RedisTlsSettings>, BuildError> {
-        let (pem, path) = (build.known(&self.tls_server_certs_pem), build.known(&self.tls_server_certs_path));
+        let (pem, path) =
+            (build.expand_constants(&self.tls_server_certs_pem), build.expand_constants(&self.tls_server_certs_path));
         let roots = match (pem.is_empty(), path.is_empty()) {
             (true, true) => RedisRoots::System,
             (false, true) => RedisRoots::Pem(pem),
@@ -411,15 +412,19 @@ mod tests {
 
     #[test]
     fn redis_mistakes() {
-        let unbuilt = "expected nothing: clusters and Sentinel are not built (docs/refused.md), only a single server";
+        let unsupported =
+            "expected nothing: clusters and Sentinel are not supported (docs/refused.md), only a single server";
         for (written, want) in [
-            (json!({ "client_type": "cluster" }), &*format!("storage.client_type: found 'cluster', {unbuilt}")),
-            (json!({ "master_name": "m" }), &*format!("storage.master_name: found 'm', {unbuilt}")),
-            (json!({ "sentinel_password": "p" }), &*format!("storage.sentinel_password: found '(secret)', {unbuilt}")),
-            (json!({ "route_randomly": true }), &*format!("storage.route_randomly: found 'true', {unbuilt}")),
+            (json!({ "client_type": "cluster" }), &*format!("storage.client_type: found 'cluster', {unsupported}")),
+            (json!({ "master_name": "m" }), &*format!("storage.master_name: found 'm', {unsupported}")),
+            (
+                json!({ "sentinel_password": "p" }),
+                &*format!("storage.sentinel_password: found '(secret)', {unsupported}"),
+            ),
+            (json!({ "route_randomly": true }), &*format!("storage.route_randomly: found 'true', {unsupported}")),
             (
                 json!({ "host": ["a", "b"] }),
-                "storage.host: found '2 values', expected one: clusters are not built (docs/refused.md)",
+                "storage.host: found '2 values', expected one: clusters are not supported (docs/refused.md)",
             ),
             (json!({ "port": ["x"] }), "storage.port: found 'x', expected a port, such as 6379"),
             // As in Go, the text of a number has no sign.

@@ -36,8 +36,8 @@ fn listen_addresses() {
             &format!("apps.http.servers.s.listen[0]: found '{bad}', {expected}"),
         );
     }
-    let want = "apps.http.servers.s.listen[0]: found 'udp/:80', expected tcp, unix or fd: other networks are not built (docs/refused.md)";
-    check("not built", json!({ "listen": ["udp/:80"] }), want);
+    let want = "apps.http.servers.s.listen[0]: found 'udp/:80', expected tcp, unix or fd: other networks are not supported (docs/refused.md)";
+    check("not supported", json!({ "listen": ["udp/:80"] }), want);
     check("an inherited socket", json!({ "listen": ["fd/3", ":80"] }), "fd/3 :80");
     check("datagrams", json!({ "listen": ["fd/3", "fdgram/4"] }), "fd/3");
     // Caddy's `SplitNetworkAddress`: the network is in any case of letters, with blanks around it.
@@ -150,7 +150,7 @@ fn protocols_of_each_address() {
         (json!([null, ["h1", "spdy"]]), format!("{place}[1][1]: found 'spdy', expected h1, h2, h2c or h3")),
         (
             json!([["h3"], null]),
-            format!("{place}[0]: found 'h3', expected h1, h2 or h2c too: HTTP/3 is not built yet (docs/refused.md)"),
+            format!("{place}[0]: found 'h3', expected h1, h2 or h2c too: HTTP/3 is not supported (docs/refused.md)"),
         ),
     ] {
         assert_eq!(protocols(lists.clone()), want, "{lists}");
@@ -166,7 +166,7 @@ fn unknown_members_are_reported_with_their_path() {
         ("events", "`pki` (docs/refused.md)"),
         (
             "layer4",
-            " (docs/refused.md) (of the plugin layer4, which is not built in; here: no equivalent: this server carries HTTP only)",
+            " (docs/refused.md) (of the plugin layer4, which is not supported; here: no equivalent: this server carries HTTP only)",
         ),
     ] {
         let got = outcome(&json!({ "apps": { app: {} } }));
@@ -175,14 +175,14 @@ fn unknown_members_are_reported_with_their_path() {
     let routes = json!([{ "handle": [{ "handler": "webdav" }] }]);
     let got = outcome(&json!({ "apps": { "http": { "servers": { "s": { "listen": [":80"], "routes": routes } } } } }));
     assert!(
-        got.ends_with("(of the plugin WebDAV, which is not built in; here: reverse_proxy to a WebDAV server)"),
+        got.ends_with("(of the plugin WebDAV, which is not supported; here: reverse_proxy to a WebDAV server)"),
         "{got}"
     );
     let route = json!([{ "handle": [{ "handler": "teapot" }] }]);
-    let want = "apps.http.servers.s.routes[0].handle[0]: no handler module 'teapot' is built into this version (docs/refused.md)";
+    let want = "apps.http.servers.s.routes[0].handle[0]: handler module 'teapot' is not supported (docs/refused.md)";
     check("an unknown handler", json!({ "listen": [":80"], "routes": route }), want);
     let route = json!([{ "match": [{ "moon": [] }] }]);
-    let want = "apps.http.servers.s.routes[0].match[0].moon: no matcher module 'moon' is built into this version (docs/refused.md)";
+    let want = "apps.http.servers.s.routes[0].match[0].moon: matcher module 'moon' is not supported (docs/refused.md)";
     check("an unknown matcher", json!({ "listen": [":80"], "routes": route }), want);
     let got = outcome(&json!({ "admin": { "lissten": ":1" } }));
     assert!(got.starts_with("admin.lissten: unknown field `lissten`"), "{got}");
@@ -251,7 +251,7 @@ fn fields_of_a_server() {
             json!({ "trusted_proxies": { "source": "cloud" } }),
             format!(
                 "{place}.trusted_proxies.source: found 'cloud', expected static, cloudflare or combine: no other source is \
-                 built into this version (docs/refused.md)"
+                 supported (docs/refused.md)"
             ),
         ),
         (
@@ -369,9 +369,7 @@ fn fields_of_a_server() {
         ),
         (
             json!({ "named_routes": { "a": { "handle": [{ "handler": "none" }] } } }),
-            format!(
-                "{place}.named_routes.a.handle[0]: no handler module 'none' is built into this version (docs/refused.md)"
-            ),
+            format!("{place}.named_routes.a.handle[0]: handler module 'none' is not supported (docs/refused.md)"),
         ),
     ] {
         check("a field", server, &want);

@@ -189,7 +189,7 @@ impl CacheConfig {
 
 impl CertificateFilesConfig {
     fn check_format(&self, place: String, build: &mut Build<'_>) -> Result<(), BuildError> {
-        let format = build.known(&self.format);
+        let format = build.expand_constants(&self.format);
         if matches!(&*format, "" | "pem") {
             return Ok(());
         }
@@ -203,28 +203,28 @@ impl CertificatesConfig {
         for (index, pair) in self.load_files.iter().enumerate() {
             pair.check_format(format!("load_files[{index}]"), build)?;
             sources.push(CertificateSource::Files {
-                certificate: build.known(&pair.certificate).into(),
-                key: build.known(&pair.key).into(),
-                tags: pair.tags.iter().map(|tag| build.known(tag)).collect(),
+                certificate: build.expand_constants(&pair.certificate).into(),
+                key: build.expand_constants(&pair.key).into(),
+                tags: pair.tags.iter().map(|tag| build.expand_constants(tag)).collect(),
             });
         }
         for directory in &self.load_folders {
-            sources.push(CertificateSource::Directory(build.known(directory).into()));
+            sources.push(CertificateSource::Directory(build.expand_constants(directory).into()));
         }
         for (index, pair) in self.load_pem.iter().enumerate() {
             sources.push(CertificateSource::Pem {
                 location: format!("apps.tls.certificates.load_pem[{index}]"),
-                certificate: build.known(&pair.certificate),
-                key: build.known(&pair.key),
-                tags: pair.tags.iter().map(|tag| build.known(tag)).collect(),
+                certificate: build.expand_constants(&pair.certificate),
+                key: build.expand_constants(&pair.key),
+                tags: pair.tags.iter().map(|tag| build.expand_constants(tag)).collect(),
             });
         }
         for (index, pair) in self.load_storage.pairs.iter().enumerate() {
             pair.check_format(format!("load_storage.pairs[{index}]"), build)?;
             sources.push(CertificateSource::Stored {
-                certificate: build.known(&pair.certificate),
-                key: build.known(&pair.key),
-                tags: pair.tags.iter().map(|tag| build.known(tag)).collect(),
+                certificate: build.expand_constants(&pair.certificate),
+                key: build.expand_constants(&pair.key),
+                tags: pair.tags.iter().map(|tag| build.expand_constants(tag)).collect(),
             });
         }
         Ok(sources)
@@ -233,7 +233,7 @@ impl CertificatesConfig {
 
 /// A host in lower-case ASCII, the form that certificates and clients use. Fails if IDNA does not allow it.
 pub(super) fn ascii(host: &str, build: &mut Build<'_>) -> Result<String, BuildError> {
-    let host = build.known(host);
+    let host = build.expand_constants(host);
     match punycode::to_ascii(&host) {
         Some(ascii) => Ok(ascii.to_ascii_lowercase()),
         None => Err(build.refuse(host, punycode::EXPECTED)),

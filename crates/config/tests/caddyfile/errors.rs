@@ -63,7 +63,7 @@ fn directives() {
         ),
         (
             ":80\ntemplates {\n\textensions {\n\t\tgit\n\t}\n}",
-            "4:3: parsing caddyfile tokens for 'templates': 'git' is not built into this version (docs/refused.md): templates have no extensions",
+            "4:3: parsing caddyfile tokens for 'templates': 'git' is not supported (docs/refused.md): templates have no extensions",
         ),
         (
             ":80\ntimeouts {\n\tread_timeout 1s fast\n}",
@@ -79,7 +79,7 @@ fn directives() {
         ),
         (
             ":80\nrate_limit {\n\tdistributed\n}",
-            "3:2: parsing caddyfile tokens for 'rate_limit': 'distributed' is not implemented; 'redis <address>' adds up the requests of several servers (docs/caddyfile.md, Rate limits)",
+            "3:2: parsing caddyfile tokens for 'rate_limit': 'distributed' is not supported; 'redis <address>' adds up the requests of several servers (docs/caddyfile.md, Rate limits)",
         ),
         (
             ":80\nrate_limit {\n\tredis a:1\n\tredis b:1\n}",
@@ -95,7 +95,7 @@ fn directives() {
         ),
         (
             ":80\ncache {\n\tredis {\n\t\turl x\n\t}\n}",
-            "3:2: parsing caddyfile tokens for 'cache': 'redis' is not built; docs/cache.md lists the parts of the plugin that are",
+            "3:2: parsing caddyfile tokens for 'cache': 'redis' is not supported; docs/cache.md lists the parts of the plugin that are",
         ),
         (
             ":80\ncache {\n\tsimplefs {\n\t}\n}",
@@ -103,7 +103,7 @@ fn directives() {
         ),
         (
             ":80\ncache {\n\tkey {\n\t\tdisable_vary\n\t}\n}",
-            "4:3: parsing caddyfile tokens for 'cache': 'disable_vary' is not built: Vary of a response always counts (RFC 9111 §4.1)",
+            "4:3: parsing caddyfile tokens for 'cache': 'disable_vary' is not supported: Vary of a response always counts (RFC 9111 §4.1)",
         ),
         (
             "{\n\tcache {\n\t\tallowed_additional_status_codes 99\n\t}\n}",
@@ -414,7 +414,7 @@ fn options() {
         "{unknown}"
     );
     check(&[
-        ("{\n\tevents\n}\n", "2:2: global option 'events' is not built into this version (docs/refused.md)"),
+        ("{\n\tevents\n}\n", "2:2: global option 'events' is not supported (docs/refused.md)"),
         (
             "{\n\thttp_port x\n}\n",
             "2:12: parsing caddyfile tokens for 'http_port': converting port 'x' to integer value: not a number",
@@ -474,16 +474,16 @@ fn options() {
         ),
         (
             "{\n\tstorage consul\n}\n",
-            "2:10: parsing caddyfile tokens for 'storage': module 'caddy.storage.consul' is not built into this version (docs/refused.md)",
+            "2:10: parsing caddyfile tokens for 'storage': module 'caddy.storage.consul' is not supported (docs/refused.md)",
         ),
         (
             "{\n\tstorage redis cluster\n}\n",
-            "2:16: parsing caddyfile tokens for 'storage': 'cluster' is not built into this version (docs/refused.md); expected no argument, for a \
+            "2:16: parsing caddyfile tokens for 'storage': 'cluster' is not supported (docs/refused.md); expected no argument, for a \
              single server",
         ),
         (
             "{\n\tstorage redis {\n\t\tmaster_name m\n\t}\n}\n",
-            "3:3: parsing caddyfile tokens for 'storage': clusters and Sentinel are not built into this version (docs/refused.md), only a single \
+            "3:3: parsing caddyfile tokens for 'storage': clusters and Sentinel are not supported (docs/refused.md), only a single \
              server",
         ),
         (
@@ -573,13 +573,13 @@ fn imports_that_grow() {
     }
 }
 
-// A feature of Caddy's that is not implemented has another error than an unknown name.
+// A feature of Caddy's that is not supported has another error than an unknown name.
 #[test]
-fn not_built_is_a_separate_error_kind() {
+fn not_supported_is_a_separate_error_kind() {
     let mut directives = Directives::standard();
     directives.withhold("templates");
     let error = adapt(":80\ntemplates", "Caddyfile", &directives, &|_| None).unwrap_err();
-    assert_eq!(error.kind(), &ErrorKind::NotBuilt(NameTable::Directive, "templates".into()));
+    assert_eq!(error.kind(), &ErrorKind::NotSupported(NameTable::Directive, "templates".into()));
 }
 
 #[test]
@@ -654,15 +654,15 @@ fn words_of_other_servers() {
         ),
         (
             ":80\nphp_server",
-            "2:1: unrecognized directive: php_server (of the plugin FrankenPHP, which is not built in; here: php_fastcgi, with PHP-FPM)",
+            "2:1: unrecognized directive: php_server (of the plugin FrankenPHP, which is not supported; here: php_fastcgi, with PHP-FPM)",
         ),
         (
             "{\nlayer4 {\n}\n}",
-            "2:1: unrecognized global option: layer4 (of the plugin layer4, which is not built in; here: no equivalent: this server carries HTTP only)",
+            "2:1: unrecognized global option: layer4 (of the plugin layer4, which is not supported; here: no equivalent: this server carries HTTP only)",
         ),
         (
             "{\norder webdav last\n}",
-            "2:7: parsing caddyfile tokens for 'order': webdav is not a registered directive (of the plugin WebDAV, which is not built in; here: reverse_proxy to a WebDAV server)",
+            "2:7: parsing caddyfile tokens for 'order': webdav is not a registered directive (of the plugin WebDAV, which is not supported; here: reverse_proxy to a WebDAV server)",
         ),
     ] {
         assert_eq!(read(text).unwrap_err().to_string(), format!("Caddyfile:{want}"));

@@ -122,7 +122,7 @@ fn texts_whose_meaning_would_change() {
         ":80 {\n  respond a}\n}\n",
         ":80 {\n\tvars {\n\t\ta b\n\t\t`c d`   e\n\t}\n}\n",
         "{$HOST} {\n  respond  a}\n}\n",
-        // The directive is not implemented, but known.
+        // The directive is not supported, but known.
         ":80 {\n  reverse_proxy a}\n}\n",
     ] {
         assert_eq!(format(text.as_bytes()), text);

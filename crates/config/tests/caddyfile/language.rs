@@ -229,7 +229,7 @@ fn registered_directives() {
     assert_eq!(names("{\norder pair first\n}\n:80 {\npair\nrespond x\n}"), ["one", "two", "static_response"]);
 }
 
-// A withheld directive is reported as not implemented, and can be given another syntax. Its own syntax is restored by
+// A withheld directive is reported as not supported, and can be given another syntax. Its own syntax is restored by
 // `with_withheld`.
 #[test]
 fn withheld_directives() {
@@ -241,10 +241,7 @@ fn withheld_directives() {
         Err(error) => error.to_string().into(),
     };
     let own = json!({ "handler": "static_response", "body": "hi" });
-    assert_eq!(
-        adapt(&directives),
-        "Caddyfile:2:1: directive 'respond' is not built into this version (docs/refused.md)"
-    );
+    assert_eq!(adapt(&directives), "Caddyfile:2:1: directive 'respond' is not supported (docs/refused.md)");
     assert_eq!(adapt(&directives.with_withheld()), own);
     let another = Syntax::Handler(|d| Ok(json!({ "handler": "another", "words": d.rest().len() })));
     directives.register("respond", Order::Last, another).unwrap();

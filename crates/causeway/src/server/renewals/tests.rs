@@ -53,7 +53,7 @@ fn open(
         loaded: Vec::new(),
         selections: Vec::new(),
         loaded_ocsp: OcspPolicy::default(),
-        managed: Vec::new(),
+        local: Vec::new(),
         public: plan.iter().map(|plan| plan.public().clone()).collect(),
         renewal_check_interval: Duration::from_secs(600),
     };
@@ -117,7 +117,7 @@ async fn a_later_suggestion_is_queried_again() {
     let name = PublicName { fallback: Some(fallback()), renewal_ratio: Some(0.9), ..public_name() };
     let plan = IssuancePlan::new(&name, KeyKind::P256, false, &storages);
     let keeper = open(&storages, vec![AuthoritySpec::new("local")], Some(&plan), None);
-    let local = super::super::certificates::managed(&fallback(), false, &storages);
+    let local = super::super::certificates::local_spec(&fallback(), false, &storages);
     let hour = Duration::from_secs(60 * 60);
     let lock = default_storage.lock("issue_cert_a.example").unwrap();
     keeper.sign_public(&local, &lock, SystemTime::now() - 6 * hour).unwrap();

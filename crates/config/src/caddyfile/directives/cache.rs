@@ -28,8 +28,8 @@ const SUBDIRECTIVES: &[&str] = &[
     "ttl",
 ];
 
-/// Subdirectives of the plugin that are not built.
-const NOT_BUILT: &str = "'{}' is not built; docs/cache.md lists the parts of the plugin that are";
+/// Subdirectives of the plugin that are not supported.
+const NOT_SUPPORTED: &str = "'{}' is not supported; docs/cache.md lists the parts of the plugin that are";
 
 /// Parses `cache [<matcher>] { … }`; see [`members`].
 pub(super) fn cache(d: &mut Dispenser<'_>) -> Result<Value, Error> {
@@ -114,7 +114,7 @@ pub(crate) fn members(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error
             | "otter"
             | "redis"
             | "storers"
-            | "timeout" => return Err(line.word(NOT_BUILT)),
+            | "timeout" => return Err(line.word(NOT_SUPPORTED)),
             _ => return Err(line.unknown("unrecognized subdirective '{}'", SUBDIRECTIVES)),
         }
     }
@@ -169,7 +169,7 @@ fn key(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
             "headers" => key.extend_list(name, texts(line.arguments())),
             "template" => key.text(name, &line.sole_argument()?.text),
             "disable_vary" => {
-                return Err(line.word("'{}' is not built: Vary of a response always counts (RFC 9111 §4.1)"));
+                return Err(line.word("'{}' is not supported: Vary of a response always counts (RFC 9111 §4.1)"));
             }
             _ => {
                 let expected = &["disable_host", "disable_query", "disable_scheme", "headers", "template"];

@@ -53,7 +53,7 @@ pub(super) fn rate_limit(d: &mut Dispenser<'_>) -> Result<Value, Error> {
             }
             "distributed" | "storage" => {
                 return Err(line.word(
-                    "'{}' is not implemented; 'redis <address>' adds up the requests of several servers (docs/caddyfile.md, Rate limits)",
+                    "'{}' is not supported; 'redis <address>' adds up the requests of several servers (docs/caddyfile.md, Rate limits)",
                 ));
             }
             _ => {

@@ -33,8 +33,7 @@ pub(super) fn templates(d: &mut Dispenser<'_>) -> Result<Value, Error> {
             "extensions" => {
                 line.expect_no_argument()?;
                 if let Some(extension) = line.lines().next() {
-                    return Err(extension
-                        .word("'{}' is not built into this version (docs/refused.md): templates have no extensions"));
+                    return Err(extension.word("'{}' is not supported (docs/refused.md): templates have no extensions"));
                 }
             }
             _ => {

@@ -34,7 +34,7 @@ pub(crate) fn storage_module(d: &mut Dispenser<'_>) -> Result<Value, Error> {
         "redis" => redis(d),
         _ => {
             let module = format!("caddy.storage.{}", kind.text).into();
-            Err(d.error(ErrorKind::NotBuilt(NameTable::Module, module)))
+            Err(d.error(ErrorKind::NotSupported(NameTable::Module, module)))
         }
     }
 }
@@ -65,9 +65,7 @@ fn file_system(d: &mut Dispenser<'_>) -> Result<Value, Error> {
 /// the configuration is loaded.
 fn redis(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     if d.argument().is_some() {
-        return Err(
-            d.word("'{}' is not built into this version (docs/refused.md); expected no argument, for a single server")
-        );
+        return Err(d.word("'{}' is not supported (docs/refused.md); expected no argument, for a single server"));
     }
     let mut redis = Map::new();
     redis.insert("module".into(), "redis".into());
@@ -88,9 +86,9 @@ fn redis(d: &mut Dispenser<'_>) -> Result<Value, Error> {
             | "username"
             | "aes_key" => (*line.sole_argument()?.text).into(),
             "sentinel_password" | "master_name" | "route_by_latency" | "route_randomly" => {
-                return Err(line.rule(
-                    "clusters and Sentinel are not built into this version (docs/refused.md), only a single server",
-                ));
+                return Err(
+                    line.rule("clusters and Sentinel are not supported (docs/refused.md), only a single server")
+                );
             }
             _ => return Err(line.unknown("unrecognized parameter '{}'", REDIS)),
         };

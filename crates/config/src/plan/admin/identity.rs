@@ -155,7 +155,7 @@ mod tests {
             ),
             (
                 json!({ "issuers": [{ "module": "zero" }] }),
-                ".issuers[0]: no issuance module 'zero' is built into this version (docs/refused.md)",
+                ".issuers[0]: issuance module 'zero' is not supported (docs/refused.md)",
             ),
         ] {
             assert_eq!(read(&identity), Err(format!("admin.identity{want}")), "{identity}");

@@ -109,7 +109,7 @@ pub(super) fn read(
 
 impl HttpLoaderConfig {
     fn read(&self, has_identity: bool, build: &mut Build<'_>) -> Result<HttpLoader, BuildError> {
-        let method = match build.known(&self.method) {
+        let method = match build.expand_constants(&self.method) {
             method if method.is_empty() => "GET".to_owned(),
             method if is_token(&method) => method,
             method => return build.at("method", |build| Err(build.refuse(method, "a method such as GET"))),
@@ -126,21 +126,21 @@ impl HttpLoaderConfig {
             url,
             headers: build.at("header", |build| self.headers(build))?,
             limit: limit.filter(|limit| !limit.is_zero()),
-            adapter: build.known(&self.adapter),
+            adapter: build.expand_constants(&self.adapter),
             credentials: build.at("tls", |build| tls.credentials(has_identity, build))?,
-            roots: tls.root_ca_pem_files.iter().map(|path| build.known(path).into()).collect(),
+            roots: tls.root_ca_pem_files.iter().map(|path| build.expand_constants(path).into()).collect(),
         })
     }
 
     fn headers(&self, build: &mut Build<'_>) -> Result<Vec<(String, Secret)>, BuildError> {
         let mut headers = Vec::new();
         for (written, values) in &self.header {
-            let name = build.known(written);
+            let name = build.expand_constants(written);
             if !is_token(&name) || HEADERS_OF_FRAMING.iter().any(|framing| name.eq_ignore_ascii_case(framing)) {
                 return Err(build.refuse(name, "the name of a header that does not frame the request"));
             }
             for (index, value) in values.iter().enumerate() {
-                let value = build.known(value);
+                let value = build.expand_constants(value);
                 if value.chars().any(|ch| ch.is_control() && ch != '\t') {
                     // Not the value, which may be a secret.
                     let found = "a control character";
@@ -164,8 +164,8 @@ impl LoaderTlsConfig {
             }
             (false, _) => {}
         }
-        let certificate = build.known(&self.client_certificate_file);
-        let key = build.known(&self.client_certificate_key_file);
+        let certificate = build.expand_constants(&self.client_certificate_file);
+        let key = build.expand_constants(&self.client_certificate_key_file);
         match (certificate.is_empty(), key.is_empty()) {
             (true, true) => Ok(LoaderCredentials::Anonymous),
             (false, false) => Ok(LoaderCredentials::Files(CertificateFiles {
@@ -273,7 +273,7 @@ mod tests {
             ),
             (
                 json!({ "load": { "module": "s3" } }),
-                "load: no config_loaders module 's3' is built into this version (docs/refused.md)",
+                "load: config_loaders module 's3' is not supported (docs/refused.md)",
             ),
             (
                 json!({ "load": { "module": "http" } }),

@@ -90,7 +90,7 @@ impl AccessConfig {
     fn read(&self, build: &mut Build<'_>) -> Result<RemoteAccess, BuildError> {
         let mut certificates = Vec::with_capacity(self.public_keys.len());
         for (index, written) in self.public_keys.iter().enumerate() {
-            let text = build.known(written);
+            let text = build.expand_constants(written);
             match BASE64_STANDARD.decode(text.trim()) {
                 // 0x30 is the tag of a SEQUENCE, with which every certificate starts (RFC 5280 §4.1).
                 Ok(der) if der.first() == Some(&0x30) => certificates.push(der),

@@ -425,8 +425,8 @@ fn settings_of_an_acme_issuer() {
             })),
             external_account: Some(ExternalAccount { key_id: "k".into(), mac_key: Secret("mac-key".into()) }),
             roots: vec![root.clone()],
-            http_disabled: true,
-            tls_alpn_disabled: true,
+            allows_http01: false,
+            allows_tls_alpn01: false,
             is_distributed: false,
             dns: None,
         }))],
@@ -434,7 +434,7 @@ fn settings_of_an_acme_issuer() {
         renewal_ratio: Some(0.5),
         key: super::super::KeyKind::P384,
         ocsp: super::super::OcspStapling {
-            disabled: true,
+            is_enabled: false,
             overrides: std::sync::Arc::new(
                 [("http://a/", "https://b/"), ("http://c/", "")].map(|(key, url)| (key.into(), url.into())).into(),
             ),
@@ -551,7 +551,7 @@ fn challenges_join_a_server_on_the_http_port() {
         json!({ "apps": { "http": { "servers": { "a": secure, "b": { "listen": [":80"], "routes": bad } } } } });
     assert_eq!(
         outcome(&config, &[]),
-        "apps.http.servers.b.routes[0].handle[0]: no handler module 'none' is built into this version (docs/refused.md)"
+        "apps.http.servers.b.routes[0].handle[0]: handler module 'none' is not supported (docs/refused.md)"
     );
     let config = |redirects: bool| {
         let mut secure = secure.clone();
@@ -723,7 +723,7 @@ fn sources_of_certificates() {
     }
     assert_eq!(on_demand.all_getters(), HashSet::from([&c, &d, &tailscale]));
     let note = "*.wild.example: certificates come only from `get_certificate`, not from an authority";
-    assert!(loaded.notes.len() == 1 && loaded.notes[0].starts_with(note), "{:?}", loaded.notes);
+    assert!(loaded.warnings.len() == 1 && loaded.warnings[0].starts_with(note), "{:?}", loaded.warnings);
 }
 
 // As in Caddy, a wildcard below `.ts.net` without a policy needs the permission of a policy on demand, or sources of
@@ -806,8 +806,8 @@ fn session_tickets() {
 
 #[test]
 fn refused_settings() {
-    let unbuilt = |place: &str, found: &str| {
-        format!("{place}: found '{found}', expected nothing: this is not built (docs/refused.md)")
+    let unsupported = |place: &str, found: &str| {
+        format!("{place}: found '{found}', expected nothing: this is not supported (docs/refused.md)")
     };
     let tls = |tls: Value| json!({ "apps": { "tls": tls } });
     let policy = |policy: Value| tls(json!({ "automation": { "policies": [policy] } }));
@@ -819,7 +819,7 @@ fn refused_settings() {
     for (config, want) in [
         (
             tls(json!({ "automation": { "on_demand": { "permission": { "module": "moon" } } } })),
-            "apps.tls.automation.on_demand.permission.module: no permission module 'moon' is built into this version (docs/refused.md)"
+            "apps.tls.automation.on_demand.permission.module: permission module 'moon' is not supported (docs/refused.md)"
                 .to_owned(),
         ),
         // Caddy: a configuration has one of both.
@@ -847,24 +847,24 @@ fn refused_settings() {
         ),
         (
             tls(json!({ "session_tickets": { "key_source": { "provider": "moon" } } })),
-            "apps.tls.session_tickets.key_source: no stek module 'moon' is built into this version (docs/refused.md)".to_owned(),
+            "apps.tls.session_tickets.key_source: stek module 'moon' is not supported (docs/refused.md)".to_owned(),
         ),
         (
             tls(json!({ "session_tickets": { "key_source": { "provider": "distributed", "storage": { "module": "moon" } } } })),
-            "apps.tls.session_tickets.key_source.storage: no storage module 'moon' is built into this version (docs/refused.md)".to_owned(),
+            "apps.tls.session_tickets.key_source.storage: storage module 'moon' is not supported (docs/refused.md)".to_owned(),
         ),
         (
             tls(json!({ "cache": { "capacity": -1 } })),
             "apps.tls.cache.capacity: found '-1', expected a number of certificates, or 0 for the default".to_owned(),
         ),
-        (tls(json!({ "encrypted_client_hello": {} })), unbuilt("apps.tls.encrypted_client_hello", "{}")),
+        (tls(json!({ "encrypted_client_hello": {} })), unsupported("apps.tls.encrypted_client_hello", "{}")),
         (
             tls(json!({ "certificates": { "load_storage": { "pairs": [{ "certificate": "a", "key": "b", "format": "der" }] } } })),
             "apps.tls.certificates.load_storage.pairs[0].format: found 'der', expected pem: no other format is supported".to_owned(),
         ),
         (
             policy(json!({ "get_certificate": [{ "via": "moon" }] })),
-            format!("{at}.get_certificate[0]: no get_certificate module 'moon' is built into this version (docs/refused.md)"),
+            format!("{at}.get_certificate[0]: get_certificate module 'moon' is not supported (docs/refused.md)"),
         ),
         (
             policy(json!({ "get_certificate": [{}] })),
@@ -883,12 +883,12 @@ fn refused_settings() {
         (
             policy(json!({ "storage": { "module": "redis", "client_type": "cluster" } })),
             format!(
-                "{at}.storage.client_type: found 'cluster', expected nothing: clusters and Sentinel are not built (docs/refused.md), only a single server"
+                "{at}.storage.client_type: found 'cluster', expected nothing: clusters and Sentinel are not supported (docs/refused.md), only a single server"
             ),
         ),
         (
             json!({ "apps": { "pki": { "certificate_authorities": { "mine": { "storage": { "module": "moon" } } } } } }),
-            "apps.pki.certificate_authorities.mine.storage: no storage module 'moon' is built into this version (docs/refused.md)".to_owned(),
+            "apps.pki.certificate_authorities.mine.storage: storage module 'moon' is not supported (docs/refused.md)".to_owned(),
         ),
         (
             policy(json!({ "key_type": "p521" })),
@@ -896,7 +896,7 @@ fn refused_settings() {
         ),
         (
             policy(json!({ "issuers": [{ "module": "moon" }] })),
-            format!("{at}.issuers[0]: no issuance module 'moon' is built into this version (docs/refused.md)"),
+            format!("{at}.issuers[0]: issuance module 'moon' is not supported (docs/refused.md)"),
         ),
         (
             policy(json!({ "issuers": [{ "module": "zerossl" }] })),
@@ -924,7 +924,7 @@ fn refused_settings() {
         ),
         (
             acme(json!({ "network_proxy": { "from": "moon" } })),
-            format!("{at}.issuers[0].network_proxy: no network_proxy module 'moon' is built into this version (docs/refused.md)"),
+            format!("{at}.issuers[0].network_proxy: network_proxy module 'moon' is not supported (docs/refused.md)"),
         ),
         (
             acme(json!({ "trusted_roots_pem_files": ["/nonexistent/a"] })),
@@ -969,7 +969,7 @@ fn redirects_join_a_server_on_the_http_port() {
         (json!([{ "match": [{ "host": ["x"] }], "handle": bad["handle"] }]), 0),
     ] {
         let want = format!(
-            "apps.http.servers.b.routes[{index}].handle[0]: no handler module 'none' is built into this version (docs/refused.md)"
+            "apps.http.servers.b.routes[{index}].handle[0]: handler module 'none' is not supported (docs/refused.md)"
         );
         assert_eq!(outcome(&config(routes), &[]), want);
     }
@@ -1090,7 +1090,7 @@ fn a_permission_that_no_site_uses() {
     let ask = json!({ "automation": { "on_demand": { "ask": "localhost:8000/ask" } } });
     let loaded = read(&json!({ "apps": { "tls": ask } }), &[]).unwrap();
     assert_eq!(
-        loaded.notes,
+        loaded.warnings,
         ["on_demand_tls: localhost:8000/ask does not begin with http:// or https://; no site uses it"]
     );
 }

@@ -101,9 +101,9 @@ fn omitted_protocols_and_policies() {
     let loaded = read(&json!([{ "match": { "sni": [] } }]), &[], &json!([])).unwrap();
     let policies_without_hosts = loaded.listeners[0].tls.clone().unwrap().policies;
     assert!(matches!(&policies_without_hosts[..], [policy] if policy.drop), "{policies_without_hosts:?}");
-    let notes = |protocols: &[&str]| read(&json!([]), protocols, &json!([])).unwrap().notes;
-    assert_eq!(notes(&["h1", "h3"]), ["server s: HTTP/3 is not built yet; serving its other protocols"]);
-    assert!(notes(&[]).is_empty() && notes(&["h1"]).is_empty());
+    let warnings = |protocols: &[&str]| read(&json!([]), protocols, &json!([])).unwrap().warnings;
+    assert_eq!(warnings(&["h1", "h3"]), ["server s: HTTP/3 is not supported; serving its other protocols"]);
+    assert!(warnings(&[]).is_empty() && warnings(&["h1"]).is_empty());
 }
 
 // Caddy's `protocols`: all by default, except for `h2c`. Here the default also includes HTTP/2 by prior knowledge.
@@ -123,8 +123,8 @@ fn protocols_of_a_server() {
         assert_eq!(loaded.listeners[0].protocols, Protocols { http1, http2, http2_clear, http2_upgrade }, "{list:?}");
     }
     assert_eq!(read(&json!([]), &[], &json!([])).unwrap().listeners[0].protocols, all);
-    // As in Caddy: `h2` needs TLS, so a plain listener for it alone is omitted, with a note.
-    for (policies, list, listeners, notes) in [
+    // As in Caddy: `h2` needs TLS, so a plain listener for it alone is omitted, with a warning.
+    for (policies, list, listeners, warnings) in [
         (
             json!([]),
             &["h2"][..],
@@ -139,8 +139,8 @@ fn protocols_of_a_server() {
     ] {
         let loaded = read(&policies, list, &json!([])).unwrap();
         assert_eq!(
-            (loaded.listeners.len(), &loaded.notes[..]),
-            (listeners, &notes.iter().map(|&note| note.to_owned()).collect::<Vec<_>>()[..]),
+            (loaded.listeners.len(), &loaded.warnings[..]),
+            (listeners, &warnings.iter().map(|&warning| warning.to_owned()).collect::<Vec<_>>()[..]),
             "{policies} {list:?}"
         );
     }
@@ -369,11 +369,11 @@ fn sources_of_trusted_certificates() {
         ),
         (
             json!({ "provider": "storage", "pem_keys": ["a"], "storage": { "module": "x" } }),
-            ".pem_keys[0].storage: no storage module 'x' is built into this version (docs/refused.md)",
+            ".pem_keys[0].storage: storage module 'x' is not supported (docs/refused.md)",
         ),
         (
             json!({ "provider": "http", "endpoints": [], "tls": { "renegotiation": "once" } }),
-            ".tls.renegotiation: found 'once', expected `never`: renegotiation is not built into this version (docs/refused.md)",
+            ".tls.renegotiation: found 'once', expected `never`: renegotiation is not supported (docs/refused.md)",
         ),
         (json!({ "provider": "system", "x": 1 }), ".x: unknown field `x`, expected `provider`"),
         (
@@ -455,9 +455,7 @@ fn refused_settings() {
         ),
         (
             json!({ "client_authentication": { "ca": { "provider": "vault" } } }),
-            format!(
-                "{at}.client_authentication.ca: no ca_pool.source module 'vault' is built into this version (docs/refused.md)"
-            ),
+            format!("{at}.client_authentication.ca: ca_pool.source module 'vault' is not supported (docs/refused.md)"),
         ),
         (
             json!({ "client_authentication": { "verifiers": [{ "verifier": "leaf" }] } }),
@@ -468,6 +466,6 @@ fn refused_settings() {
     ] {
         assert_eq!(policy(written).map(drop), Err(want));
     }
-    let want = "apps.http.servers.s.protocols: found 'h3', expected h1, h2 or h2c too: HTTP/3 is not built yet (docs/refused.md)";
+    let want = "apps.http.servers.s.protocols: found 'h3', expected h1, h2 or h2c too: HTTP/3 is not supported (docs/refused.md)";
     assert_eq!(read(&json!([]), &["h3"], &json!([])).map(drop), Err(want.to_owned()));
 }

@@ -308,7 +308,7 @@ impl Automation {
     }
 
     /// One line for each policy that has an effect which its author may not expect.
-    pub(in super::super) fn notes(&self) -> impl Iterator<Item = String> {
+    pub(in super::super) fn warnings(&self) -> impl Iterator<Item = String> {
         let silent = self.policies.iter().filter(|policy| policy.is_signing_forbidden);
         silent.map(|policy| {
             let names = if policy.subjects.is_empty() { "all names".to_owned() } else { policy.subjects.join(", ") };
@@ -500,7 +500,7 @@ impl AutomationPolicyConfig {
         for (index, written) in self.get_certificate.iter().enumerate() {
             getters.push(build.at(format!("get_certificate[{index}]"), |build| getter(written, build))?);
         }
-        let key_type = build.known(&self.key_type);
+        let key_type = build.expand_constants(&self.key_type);
         let key = build.at("key_type", |build| {
             let expected = "ed25519, p256, p384, rsa2048 or rsa4096";
             KeyKind::by_name(&key_type).ok_or_else(|| build.refuse(key_type, expected))
@@ -525,7 +525,7 @@ impl AutomationPolicyConfig {
             getters,
             is_signing_forbidden: false,
             ocsp: OcspStapling {
-                disabled: self.disable_ocsp_stapling,
+                is_enabled: !self.disable_ocsp_stapling,
                 overrides: Arc::new(self.overrides(build)?),
                 must_staple: self.must_staple,
             },
@@ -603,7 +603,7 @@ fn zerossl(json: &Value, build: &mut Build<'_>) -> Result<ZeroSslIssuer, BuildEr
         let expected = "nothing: ZeroSSL verifies names by files only in this version (docs/https.md)";
         return build.at("cname_validation", |build| Err(build.refuse(found.to_string(), expected)));
     }
-    let api_key = build.known(&written.api_key);
+    let api_key = build.expand_constants(&written.api_key);
     if api_key.trim().is_empty() || api_key.contains(|char: char| char.is_control() || char == '{') {
         let found = if api_key.is_empty() { "" } else { "(a text with control characters or an unknown placeholder)" };
         return build.at("api_key", |build| Err(build.refuse(found, "the key of ZeroSSL's interface: is it set?")));
@@ -630,7 +630,7 @@ fn network_proxy(written: &Map<String, Value>, build: &mut Build<'_>) -> Result<
         }
         Some("url") => {
             let ProxyFromUrlConfig { url, .. } = build.parse(&json)?;
-            Ok(ProxySetting::Url(Secret(build.known(&url))))
+            Ok(ProxySetting::Url(Secret(build.expand_constants(&url))))
         }
         Some(name) => Err(build.error(Problem::UnknownModule { kind: "network_proxy", name: name.to_owned() })),
         None => Err(build.refuse(json.to_string(), "an object with a 'from' key, as {\"from\": \"none\"}")),
@@ -661,21 +661,21 @@ fn acme(json: &Value, defaults: &DnsDefaults, build: &mut Build<'_>) -> Result<A
     // The client reads them again when it is made.
     pem_files_certificates("trusted_roots_pem_files", files, build)?;
     Ok(AcmeIssuer {
-        ca: build.known(&written.ca),
-        test_ca: build.known(&written.test_ca),
-        email: build.known(&written.email),
-        profile: build.known(&written.profile),
+        ca: build.expand_constants(&written.ca),
+        test_ca: build.expand_constants(&written.test_ca),
+        email: build.expand_constants(&written.email),
+        profile: build.expand_constants(&written.profile),
         account_key: account_key.map(Secret),
         proxy: proxy.unwrap_or_default(),
         lifetime: lifetime.filter(|lifetime| !lifetime.is_zero()),
         chains: chains.filter(|chains| *chains != PreferredChains::default()).map(Box::new),
         external_account: written.external_account.map(|account| ExternalAccount {
-            key_id: build.known(&account.key_id),
-            mac_key: Secret(build.known(&account.mac_key)),
+            key_id: build.expand_constants(&account.key_id),
+            mac_key: Secret(build.expand_constants(&account.mac_key)),
         }),
-        roots: files.iter().map(|path| build.known(path).into()).collect(),
-        http_disabled: challenges.http.disabled,
-        tls_alpn_disabled: challenges.tls_alpn.disabled,
+        roots: files.iter().map(|path| build.expand_constants(path).into()).collect(),
+        allows_http01: !challenges.http.disabled,
+        allows_tls_alpn01: !challenges.tls_alpn.disabled,
         is_distributed: challenges.distributed != Some(false),
         dns,
     })

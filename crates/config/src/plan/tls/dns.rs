@@ -57,8 +57,8 @@ pub(super) fn challenge(
         ttl,
         propagation_delay,
         propagation_limit,
-        resolvers: resolvers.iter().map(|server| build.known(server)).collect(),
-        override_domain: build.known(&written.override_domain),
+        resolvers: resolvers.iter().map(|server| build.expand_constants(server)).collect(),
+        override_domain: build.expand_constants(&written.override_domain),
     })
 }
 
@@ -106,7 +106,7 @@ pub(super) fn provider(json: &Map<String, Value>, build: &mut Build<'_>) -> Resu
 
 fn setting(form: Form, value: &Value, build: &mut Build<'_>) -> Result<Value, BuildError> {
     match (form, value) {
-        (Form::Required | Form::Optional, Value::String(text)) => Ok(build.known(text).into()),
+        (Form::Required | Form::Optional, Value::String(text)) => Ok(build.expand_constants(text).into()),
         (Form::Words, Value::Array(_)) | (Form::Accounts, Value::Object(_)) => Ok(replaced(value, build)),
         (form, _) => {
             let expected = match form {
@@ -123,7 +123,7 @@ fn setting(form: Form, value: &Value, build: &mut Build<'_>) -> Result<Value, Bu
 /// Replaces placeholders in all texts of the value.
 fn replaced(value: &Value, build: &mut Build<'_>) -> Value {
     match value {
-        Value::String(text) => build.known(text).into(),
+        Value::String(text) => build.expand_constants(text).into(),
         Value::Array(values) => values.iter().map(|value| replaced(value, build)).collect(),
         Value::Object(members) => members.iter().map(|(key, value)| (key.clone(), replaced(value, build))).collect(),
         other => other.clone(),
