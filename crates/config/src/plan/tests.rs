@@ -257,8 +257,8 @@ fn fields_of_a_server() {
         (
             json!({ "trusted_proxies": [] }),
             format!(
-                "{place}.trusted_proxies.source: found '', expected static, cloudflare or combine: no other source is built \
-                 into this version (docs/refused.md)"
+                "{place}.trusted_proxies.source: found '', expected static, cloudflare or combine: no other source is \
+                 supported (docs/refused.md)"
             ),
         ),
         (

@@ -245,13 +245,12 @@ fn matchers() {
         ),
         (
             ":80\n@a {\n\tmaxmind_geolocation {\n\t}\n}",
-            "3:2: getting matcher module 'maxmind_geolocation': module not registered (of the plugin MaxMind GeoIP, which is not built \
-             in; here: no equivalent)",
+            "3:2: getting matcher module 'maxmind_geolocation': module not registered (of the plugin MaxMind GeoIP, which is not supported; here: no equivalent)",
         ),
         (
             ":80\nlog {\n\tformat jsonselect \"{ts}\"\n}",
             "3:9: parsing caddyfile tokens for 'log': getting module named 'caddy.logging.encoders.jsonselect': module not registered \
-             (of the plugin caddy-jsonselect-encoder, which is not built in; here: format filter, or format transform)",
+             (of the plugin caddy-jsonselect-encoder, which is not supported; here: format filter, or format transform)",
         ),
         (
             ":80\nreverse_proxy localhost {\n\tlb_retry_match `path('/a')` z\n}",

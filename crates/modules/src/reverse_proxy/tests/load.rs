@@ -216,7 +216,7 @@ fn unsupported_options_are_refused_with_their_path() {
         ),
         (
             json!({ "transport": { "protocol": "http", "tls": { "ca": { "provider": "vault" } } } }),
-            "tls.ca: no ca_pool.source module 'vault' is built",
+            "tls.ca: ca_pool.source module 'vault' is not supported",
         ),
         (
             json!({ "transport": { "protocol": "http", "tls": { "root_ca_pool": ["MAED"], "ca": {} } } }),
