@@ -197,12 +197,12 @@ fn abort_interim_responses_and_the_end() {
 fn errors_of_refused_configurations_contain_the_path() {
     for (routes, want) in [
         (json!({}), "routes: found 'an object', expected a list of routes"),
-        (json!([{ "handle": [{ "handler": "nope" }] }]), "routes[0].handle[0]: no handler module 'nope'"),
+        (json!([{ "handle": [{ "handler": "nope" }] }]), "routes[0].handle[0]: handler module 'nope' is not supported"),
         (
             json!([{ "handle": [{}] }]),
             "routes[0].handle[0]: found 'an object', expected an object with a 'handler' key",
         ),
-        (json!([{}, { "match": [{ "nope": 1 }] }]), "routes[1].match[0].nope: no matcher module 'nope'"),
+        (json!([{}, { "match": [{ "nope": 1 }] }]), "routes[1].match[0].nope: matcher module 'nope' is not supported"),
         // Caddy: a module's value cannot be null. A matcher without a condition would match every request.
         (
             json!([{ "match": [{ "paths": null }] }]),

@@ -246,7 +246,7 @@ fn polling() {
     refused["apps"]["http"]["servers"]["s"]["routes"][0]["handle"][0]["handler"] = json!("teapot");
     theirs.answer("application/json", &refused.to_string());
     let line = server.next_line();
-    assert!(line.contains("no handler module 'teapot'"), "{line}");
+    assert!(line.contains("handler module 'teapot' is not supported"), "{line}");
     // A pulled configuration that would pull again at once.
     theirs.answer("", &pulling(port, "third", &theirs.url, None).to_string());
     let line = server.next_line();

@@ -114,7 +114,7 @@ impl HttpLoaderConfig {
             method if is_token(&method) => method,
             method => return build.at("method", |build| Err(build.refuse(method, "a method such as GET"))),
         };
-        let url = build.known(&self.url);
+        let url = build.expand_constants(&self.url);
         if names::strip_http_scheme(&url).is_none() {
             return build.at("url", |build| Err(build.refuse(url, names::HTTP_URL)));
         }

@@ -448,7 +448,7 @@ impl OnDemandConfig {
             None if self.ask.is_empty() => return Ok(None),
             None => ("ask", &self.ask),
         };
-        let endpoint = build.known(endpoint);
+        let endpoint = build.expand_constants(endpoint);
         if names::strip_http_scheme(&endpoint).is_none() {
             if !is_used {
                 build.warn(format!(
@@ -549,7 +549,7 @@ fn getter(written: &Map<String, Value>, build: &mut Build<'_>) -> Result<Certifi
     match written.get("via").and_then(Value::as_str) {
         Some("http") => {
             let HttpGetterConfig { url, .. } = build.parse(&json)?;
-            let url = build.known(&url);
+            let url = build.expand_constants(&url);
             if names::strip_http_scheme(&url)
                 .is_none_or(|rest| rest.is_empty() || rest.starts_with(['/', '?', '#', ':']))
             {
@@ -642,7 +642,7 @@ fn acme(json: &Value, defaults: &DnsDefaults, build: &mut Build<'_>) -> Result<A
     let proxy = written.network_proxy.as_ref();
     let proxy = build.at("network_proxy", |build| proxy.map(|proxy| network_proxy(proxy, build)).transpose())?;
     // A placeholder that is set to nothing stays an empty key, which is refused.
-    let account_key = Some(build.known(&written.account_key)).filter(|_| !written.account_key.is_empty());
+    let account_key = Some(build.expand_constants(&written.account_key)).filter(|_| !written.account_key.is_empty());
     let lifetime = build.optional_duration("certificate_lifetime", written.certificate_lifetime.as_ref())?;
     if build.optional_duration("acme_timeout", written.acme_timeout.as_ref())?.is_some() {
         build.warn_unused("acme_timeout", "each step of an order has a time limit of its own");
