@@ -354,8 +354,8 @@ impl CacheRules {
         self.forward(cx, key, why, stale, privacy, (guard, None))
     }
 
-    /// Reads the response from the files of a key into memory, if there are any, then looks the response up again. Other requests of the
-    /// key wait for it.
+    /// Reads the response from the files of a key into memory, if there are any, then looks the response up again.
+    /// Other requests of the key wait for it.
     fn read_files(
         self: &Arc<Self>,
         cx: &mut Context,
@@ -628,8 +628,8 @@ impl CacheRules {
         Response { status, body }
     }
 
-    /// Sets the default Cache-Control of a response without one. RFC 9111 §3.5: it admits no error, and the caller none to
-    /// credentials. RFC 9110 §9.3.2: a response to HEAD has the same fields as one to GET.
+    /// Sets the default Cache-Control of a response without one. RFC 9111 §3.5: it admits no error, and the caller none
+    /// to credentials. RFC 9110 §9.3.2: a response to HEAD has the same fields as one to GET.
     fn add_default(&self, cx: &mut Context, status: StatusCode) {
         if let Some(control) = &self.control
             && is_cacheable_by_default(status)

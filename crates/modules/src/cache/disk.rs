@@ -484,8 +484,8 @@ impl Disk {
             if opened.as_ref().is_none_or(|(_, head)| purges(&head.key, &head.stored)) {
                 purged += usize::from(opened.is_some());
                 self.state().index.remove(id);
-                // Not by the thread, so that the file is gone when this returns. If the thread has replaced it meanwhile,
-                // the new response is a miss.
+                // Not by the thread, so that the file is gone when this returns. If the thread has replaced it
+                // meanwhile, the new response is a miss.
                 self.unlink(id);
             }
         }
@@ -784,7 +784,8 @@ mod tests {
         fs::remove_file(one).unwrap();
     }
 
-    // docs/cache.md: all files of an earlier process are found, and those above the bounds are removed, in several turns.
+    // docs/cache.md: all files of an earlier process are found, and those above the bounds are removed, in several
+    // turns.
     #[test]
     fn more_files_than_a_batch() {
         let directory = std::env::temp_dir().join(format!("causeway-cache-batch-{}", std::process::id()));

@@ -1459,7 +1459,8 @@ fn a_template_cannot_forge_the_rest_of_the_key() {
     }
 }
 
-// docs/cache.md: requests for different responses of one key, by the fields that Vary names, do not wait for each other.
+// docs/cache.md: requests for different responses of one key, by the fields that Vary names, do not wait for each
+// other.
 #[test]
 fn requests_for_other_variants_do_not_wait() {
     let mut bench = bench(json!({}));

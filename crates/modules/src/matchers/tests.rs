@@ -279,5 +279,8 @@ fn not() {
     );
     let error = Kit::build(&registry(), &json!([{ "match": [{ "not": [{ "pat": [] }] }] }]), &Value::Null);
     let error = error.err().unwrap();
-    assert!(error.to_string().starts_with("routes[0].match[0].not[0].pat: matcher module 'pat' is not supported"), "{error}");
+    assert!(
+        error.to_string().starts_with("routes[0].match[0].not[0].pat: matcher module 'pat' is not supported"),
+        "{error}"
+    );
 }

@@ -34,8 +34,8 @@ impl FetchUnderWay {
     }
 }
 
-/// A fetch under way: a hash of the key and of the request fields that select one of its responses. Its shard is that of
-/// the key.
+/// A fetch under way: a hash of the key and of the request fields that select one of its responses. Its shard is that
+/// of the key.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::cache) struct FetchUnderWayId(u64);
 
