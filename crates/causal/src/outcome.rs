@@ -3,7 +3,7 @@
 /// The progress of one window.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WindowOutcome {
-    /// Indexed by the numbers of [`progress::points`]; points beyond the end made no progress.
+    /// Indexed by the numbers of [`progress::point_names`]; points beyond the end made no progress.
     pub points: Vec<PointOutcome>,
 }
 

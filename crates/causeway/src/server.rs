@@ -511,10 +511,16 @@ impl Server {
     }
 
     /// After a load by a peer the server follows its own file only if the new configuration comes from that file: a
-    /// later SIGUSR1 must not overwrite another one.
+    /// later SIGUSR1 must not overwrite another one. A server that no longer follows its file does so again only after a
+    /// load of exactly that file.
     fn follow_if_same(&mut self, by: &LoadOrigin) {
         let LoadOrigin::Peer(source) = by else { return };
-        let is_same = |ours: &ConfigFile| source.as_ref().is_some_and(|source| ours.is_same(source));
+        let is_following = self.followed_file.is_some();
+        let is_same = |ours: &ConfigFile| {
+            source
+                .as_ref()
+                .is_some_and(|source| if is_following { ours.is_same(source) } else { ours.is_identical(source) })
+        };
         self.followed_file = self.own_file.clone().filter(is_same);
     }
 

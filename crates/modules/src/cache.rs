@@ -92,6 +92,8 @@ struct CacheRules {
     tiers: Tiers,
     key: KeyRules,
     storing: StoringRules,
+    /// How long a stale response without `stale-if-error` is served instead of an error.
+    stale: Duration,
     /// Cache-Control of responses without one.
     control: Option<OwnedValue>,
     /// The cache's name in Cache-Status.
@@ -568,7 +570,7 @@ impl CacheRules {
     /// Returns whether a stale response may be served instead of an error (RFC 5861 §4, RFC 9111 §4.2.4).
     fn may_replace_error(&self, stale: &StoredResponse, now: Instant) -> bool {
         let directives = &stale.directives;
-        let most = self.storing.stale_if_error(directives);
+        let most = directives.stale_if_error.map_or(self.stale, Duration::from_secs);
         !directives.forbids_stale() && stale.freshness.staleness(now).unwrap_or_default() < most
     }
 

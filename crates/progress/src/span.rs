@@ -198,6 +198,7 @@ pub struct NamePin(());
 impl NamePin {
     /// Pins all names.
     #[must_use]
+    #[expect(clippy::new_without_default, reason = "a value has an effect on the whole process")]
     pub fn new() -> Self {
         KEPT.fetch_add(1, Ordering::AcqRel);
         Self(())

@@ -107,8 +107,9 @@ impl Guard {
         // A listener on every address of the machine is reachable under any name. A Unix or inherited socket has no
         // host. The address decides, not the text that it was written as.
         let everywhere = ip.is_none_or(|ip| ip.is_unspecified());
-        // DEVIATES Caddy: with `enforce_origin` it refuses every client of a Unix socket, its own commands too.
-        let enforce_origin = enforce_origin && !matches!(listen, ListeningSocket::Unix(_));
+        // DEVIATES Caddy: with `enforce_origin` and without `origins` it refuses every client of a Unix socket, its own
+        // commands too.
+        let enforce_origin = enforce_origin && !(trusted.is_empty() && matches!(listen, ListeningSocket::Unix(_)));
         Self { trusted, enforce_host: !everywhere, enforce_origin, remote: None }
     }
 

@@ -15,12 +15,20 @@ impl ConfigFile {
     /// Whether both denote one file, by Caddy's rule: the adapters match, and the paths are equal, resolve to the same
     /// absolute path, or have the same file name.
     pub fn is_same(&self, other: &Self) -> bool {
-        let absolute = |path: &Path| absolute(path).ok();
         let names = |path: &Path| path.file_name().map(ToOwned::to_owned);
-        (other.adapter.is_empty() || self.adapter == other.adapter)
-            && (self.file == other.file
-                || absolute(&self.file).is_some_and(|path| absolute(&other.file) == Some(path))
-                || names(&self.file).is_some_and(|name| names(&other.file) == Some(name)))
+        self.is_identical(other)
+            || self.has_adapter_of(other) && names(&self.file).is_some_and(|name| names(&other.file) == Some(name))
+    }
+
+    /// Whether the adapters match, and the paths are equal or resolve to the same absolute path.
+    pub fn is_identical(&self, other: &Self) -> bool {
+        let absolute = |path: &Path| absolute(path).ok();
+        self.has_adapter_of(other)
+            && (self.file == other.file || absolute(&self.file).is_some_and(|path| absolute(&other.file) == Some(path)))
+    }
+
+    fn has_adapter_of(&self, other: &Self) -> bool {
+        other.adapter.is_empty() || self.adapter == other.adapter
     }
 }
 
@@ -41,6 +49,8 @@ mod tests {
             (source("sites/other", "caddyfile"), false),
         ] {
             assert_eq!(ours.is_same(&other), want, "{other:?}");
+            let is_elsewhere = other.file.starts_with("/elsewhere");
+            assert_eq!(ours.is_identical(&other), want && !is_elsewhere, "{other:?}");
         }
     }
 }

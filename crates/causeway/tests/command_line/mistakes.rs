@@ -452,7 +452,6 @@ fn further_settings_without_effect() {
         .collect();
     got.sort_unstable();
     let mut want = [
-        "0rtt",
         "caller_key",
         "client_auth",
         "disable_body",

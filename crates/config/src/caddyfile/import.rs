@@ -475,8 +475,13 @@ fn with_arguments(
             _ => {
                 if let (Some(number), Some(span)) = (number, span)
                     && number.contains(':')
+                    && span.starts_with("{args[")
                 {
-                    let message = format!("'{span}' has no effect beside other text, expected it as a word of its own");
+                    let message = if span.len() == token.text.len() {
+                        format!("'{span}' has no effect: expected a range within the {} arguments", arguments.len())
+                    } else {
+                        format!("'{span}' has no effect beside other text, expected it as a word of its own")
+                    };
                     used.warnings.push(Warning { at: token.at.clone(), message });
                 }
                 out.push_str("{args");

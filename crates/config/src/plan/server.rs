@@ -216,7 +216,7 @@ impl ServerConfig {
             if self.max_write_chunk > 0 {
                 build.warn_unused("max_write_chunk", "each part of a write that the kernel accepts is progress");
             }
-            if self.allow_0rtt.is_some() {
+            if self.allow_0rtt == Some(true) {
                 build.warn_unused("allow_0rtt", "it concerns HTTP/3 only, and early data of TLS is never accepted");
             }
             let protocols = self.protocols_of_addresses(build)?;

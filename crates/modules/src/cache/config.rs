@@ -214,10 +214,10 @@ pub(super) fn read(value: &Value, build: &mut Build<'_>) -> Result<CacheRules, B
         key,
         storing: StoringRules {
             ttl: duration("ttl", &written.ttl, TTL, build)?,
-            stale: duration("stale", &written.stale, Duration::ZERO, build)?,
             statuses: written.allowed_additional_status_codes.into(),
             body_bytes_max,
         },
+        stale: duration("stale", &written.stale, Duration::ZERO, build)?,
         control,
         name,
         excluded,

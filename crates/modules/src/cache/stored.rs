@@ -184,18 +184,9 @@ impl StoredResponse {
 pub(super) struct StoringRules {
     /// The lifetime of responses without explicit freshness.
     pub(super) ttl: Duration,
-    /// How long a stale response without `stale-if-error` is served instead of an error.
-    pub(super) stale: Duration,
     /// Statuses that are stored as 200 is.
     pub(super) statuses: Box<[u16]>,
     pub(super) body_bytes_max: u64,
-}
-
-impl StoringRules {
-    /// Returns how long a stale response is served instead of an error, unless it forbids that.
-    pub(super) fn stale_if_error(&self, directives: &ResponseDirectives) -> Duration {
-        directives.stale_if_error.map_or(self.stale, Duration::from_secs)
-    }
 }
 
 /// The facts about a request that decide whether its response may be shared.
@@ -260,8 +251,10 @@ pub(super) fn assess(
         None => return None,
     };
     let has_validator = fields.contains(names::ETAG) || fields.contains(names::LAST_MODIFIED);
+    // As in nginx, the option `stale` alone stores nothing.
     let is_used_stale = !directives.forbids_stale()
-        && (directives.stale_while_revalidate.is_some() || !rules.stale_if_error(&directives).is_zero());
+        && (directives.stale_while_revalidate.is_some()
+            || directives.stale_if_error.is_some_and(|seconds| seconds > 0));
     if (lifetime.is_zero() || directives.no_cache) && !has_validator && !is_used_stale {
         return None;
     }

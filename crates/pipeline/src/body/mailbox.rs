@@ -250,7 +250,7 @@ impl Mailbox {
 pub struct BodyEnder(Weak<RefCell<Mail>>);
 
 impl BodyEnder {
-    /// Gives `last` to the reader as the end of the body. The reader gets no content that it has not taken before.
+    /// Gives `last` to the reader as the end of the body, after the content that has arrived.
     pub fn end_with(&self, last: Chunk) {
         if let Some(mail) = self.0.upgrade() {
             let mut mail = mail.borrow_mut();
@@ -322,10 +322,6 @@ pub(super) fn poll_mail(mail: &RefCell<Mail>, poll_cx: &mut PollContext<'_>) -> 
     if mail.stamp != Stamp::default() {
         progress::after_receive(std::mem::take(&mut mail.stamp), Duration::ZERO);
     }
-    if let Some(last) = &mut mail.last {
-        let last = std::mem::take(last);
-        return Poll::Ready((!last.is_empty()).then_some(Ok(Frame::Chunk(last))));
-    }
     if let Some(frame) = mail.frames.pop_front() {
         let mut too_large = false;
         if let Frame::Chunk(chunk) = &frame {
@@ -347,6 +343,10 @@ pub(super) fn poll_mail(mail: &RefCell<Mail>, poll_cx: &mut PollContext<'_>) -> 
             driver.wake();
         }
         return Poll::Ready(Some(if too_large { Err(BodyError::TooLarge) } else { Ok(frame) }));
+    }
+    if let Some(last) = &mut mail.last {
+        let last = std::mem::take(last);
+        return Poll::Ready((!last.is_empty()).then_some(Ok(Frame::Chunk(last))));
     }
     match mail.end {
         MailEnd::Complete => Poll::Ready(None),
