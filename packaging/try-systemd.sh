@@ -4,7 +4,7 @@
 set -eux
 
 main() { systemctl show --property=MainPID --value causeway; }
-page() { curl --fail --silent --show-error --retry 20 --retry-connrefused --retry-delay 1 http://127.0.0.1/; }
+page() { curl --fail --silent --show-error --retry 20 --retry-all-errors --retry-delay 1 http://127.0.0.1/; }
 
 trap 'journalctl --no-pager --unit=causeway' EXIT
 dpkg --install /srv/causeway.deb
