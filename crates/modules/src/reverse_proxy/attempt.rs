@@ -445,6 +445,8 @@ fn end_failed(cx: &mut Context, call: Call, mut pending: PendingCall, error: Cal
     if has_other_address && let Some(body) = call.take_unsent_body() {
         let next = send_elsewhere(cx, call, body, &pending);
         pending.addresses += 1;
+        // The time until the failure is no latency of the other address.
+        pending.began = cx.worker().now();
         return cx.wait(NextEvent(Some((next, pending))), handle_event);
     }
     // The engine sends a request without content again, but every call of this wire form has a message. Its connection

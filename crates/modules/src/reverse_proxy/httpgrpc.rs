@@ -127,9 +127,10 @@ pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<TransportPar
 }
 
 /// Returns the limit on a response's head, and on its trailers, for messages of this size. A failed call of dskit has
-/// the response in its head or trailers twice: in base64 as the error's details, and percent-encoded as its message.
+/// the response's content in its head or trailers three times: twice in base64 in the error's details, and once more as
+/// its message, of which each byte may be percent-encoded.
 fn head_bytes_max(message_bytes_max: u32) -> u32 {
-    (message_bytes_max / 3).saturating_mul(8).saturating_add(64 * 1024).clamp(HEAD_BYTES_MIN, HEAD_BYTES_MAX)
+    message_bytes_max.saturating_mul(6).clamp(HEAD_BYTES_MIN, HEAD_BYTES_MAX)
 }
 
 const DNS: &str = "dns:///";
