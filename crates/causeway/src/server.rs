@@ -511,8 +511,8 @@ impl Server {
     }
 
     /// After a load by a peer the server follows its own file only if the new configuration comes from that file: a
-    /// later SIGUSR1 must not overwrite another one. A server that no longer follows its file does so again only after a
-    /// load of exactly that file.
+    /// later SIGUSR1 must not overwrite another one. A server that no longer follows its file does so again only after
+    /// a load of exactly that file.
     fn follow_if_same(&mut self, by: &LoadOrigin) {
         let LoadOrigin::Peer(source) = by else { return };
         let is_following = self.followed_file.is_some();

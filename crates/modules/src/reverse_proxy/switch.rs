@@ -259,8 +259,8 @@ impl BodyTransform for Limited {
             || self.replacement.as_mut().is_some_and(|replacement| replacement.poll(worker, poll_cx).is_ready())
             || self.shutdown.as_mut().is_some_and(|shutdown| shutdown.as_mut().poll(poll_cx).is_ready());
         if is_over && let CloseFrame::Unsent(outbound) = &self.close {
-            // As in Caddy, the frame may come within a longer one of which only a part has arrived: the peer then takes it
-            // for content of that one, and gets no close frame.
+            // As in Caddy, the frame may come within a longer one of which only a part has arrived: the peer then takes
+            // it for content of that one, and gets no close frame.
             outbound.end_with(Chunk::from_static(GOING_AWAY_MASKED));
             self.close = CloseFrame::Sent;
             self.end = Some(Sleep::until(Rc::clone(worker), worker.now() + CLOSE_TIMEOUT));
