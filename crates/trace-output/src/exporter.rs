@@ -35,7 +35,7 @@ pub(crate) async fn run(shared: &OutputState, client: &CollectorClient, settings
 async fn export(shared: &OutputState, sender: &mut BatchSender<'_>, batch_max: usize, all: bool) {
     // Spans that are queued meanwhile belong to the next round.
     let mut left = shared.queue.len();
-    while left > 0 && (all || left >= batch_max) {
+    while left > 0 && (all || shared.queue.has_batch()) {
         let mut spans = sender.batch();
         let count = shared.queue.take(left.min(batch_max), |span| span::bytes(&mut spans, 2, span));
         if count == 0 {

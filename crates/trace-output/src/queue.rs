@@ -61,7 +61,7 @@ impl SpanQueue {
             self.recycle(span);
             return false;
         }
-        if self.spans.len() >= self.batch_max {
+        if self.has_batch() {
             // Pairs with the fence in `wait`: either this thread sees the idle one, or that one sees the span.
             fence(Ordering::SeqCst);
             if self.is_idle.swap(false, Ordering::AcqRel) {
@@ -100,7 +100,12 @@ impl SpanQueue {
         self.spans.len()
     }
 
-    /// Calls `each` with at most `max` spans of [`BATCH_BYTES_MAX`] and part of a span, and returns their number.
+    /// Returns whether the spans fill a batch.
+    pub(crate) fn has_batch(&self) -> bool {
+        self.spans.len() >= self.batch_max || self.bytes.load(Ordering::Relaxed) >= BATCH_BYTES_MAX
+    }
+
+    /// Calls `each` with at most `max` spans, and with none after [`BATCH_BYTES_MAX`] bytes. Returns their number.
     pub(crate) fn take(&self, max: usize, mut each: impl FnMut(&[u8])) -> usize {
         let (mut count, mut bytes) = (0, 0);
         while count < max && bytes < BATCH_BYTES_MAX {
@@ -124,7 +129,7 @@ impl SpanQueue {
         // A push before the store has not woken the thread. Without the fence, the length could be read before the
         // store is visible to a push, and neither side would see the other.
         fence(Ordering::SeqCst);
-        if self.spans.len() < self.batch_max && !self.is_closed() {
+        if !self.has_batch() && !self.is_closed() {
             self.wake.notified().await;
         }
         self.is_idle.store(false, Ordering::Relaxed);
