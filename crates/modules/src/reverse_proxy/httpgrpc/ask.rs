@@ -17,12 +17,13 @@ use crate::httpgrpc::SCOPE_ORG_ID;
 use crate::httpgrpc::stream::FramedContent;
 use crate::rendered::with_field_value;
 
-/// Fields that dskit's servers read from the call's metadata, not from the message: the tenant, and the trace.
-const METADATA: [NameRef<'static>; 4] = [
-    NameRef::Other(SCOPE_ORG_ID),
-    NameRef::Known(names::TRACEPARENT),
-    NameRef::Known(names::TRACESTATE),
-    NameRef::Other("baggage"),
+/// Fields that dskit's servers read from the call's metadata, not from the message: the tenant, and the trace. And
+/// whether a field is a list: of the others the first value counts, as for Go's `Header.Get`.
+const METADATA: [(NameRef<'static>, bool); 4] = [
+    (NameRef::Other(SCOPE_ORG_ID), false),
+    (NameRef::Known(names::TRACEPARENT), false),
+    (NameRef::Known(names::TRACESTATE), true),
+    (NameRef::Other("baggage"), true),
 ];
 const USER_AGENT: FieldValue<'static> = FieldValue::from_static("grpc-causeway");
 
@@ -129,8 +130,13 @@ fn fill(
         ends[0] = saved.len();
         saved.extend_from_slice(request.target().as_str().as_bytes());
         ends[1] = saved.len();
-        for (name, end) in METADATA.into_iter().zip(&mut ends[2..]) {
-            request.fields().write_joined(name, saved);
+        for ((name, is_list), end) in METADATA.into_iter().zip(&mut ends[2..]) {
+            let fields = request.fields();
+            if is_list {
+                fields.write_joined(name, saved);
+            } else {
+                saved.extend_from_slice(fields.get(name).unwrap_or_default());
+            }
             *end = saved.len();
         }
         request.clear();
@@ -152,7 +158,7 @@ fn fill(
         }
         let line = [NameRef::Other(METADATA_METHOD), NameRef::Other(METADATA_URL)];
         let mut begin = 0;
-        for (name, end) in line.into_iter().chain(METADATA).zip(ends) {
+        for (name, end) in line.into_iter().chain(METADATA.map(|(name, _)| name)).zip(ends) {
             if end > begin {
                 with_field_value(&saved[begin..end], |value| fields.insert(name, value));
             }

@@ -58,13 +58,14 @@ impl Place {
         self.left_out.is_some_and(|(until, _)| now < until)
     }
 
-    /// No server accepted a connection. Calls that fail together count once.
-    fn leave_out(&mut self, now: Instant) {
+    /// No server accepted a connection. Calls that fail together count once. A call that begins as soon as the address
+    /// is no longer left out fails at the latest after `connect_timeout`.
+    fn leave_out(&mut self, now: Instant, connect_timeout: Duration) {
         if self.is_left_out(now) {
             return;
         }
         let time = match self.left_out {
-            Some((until, time)) if now < until + time => (time * 2).min(LEFT_OUT_MAX),
+            Some((until, time)) if now < until + time + connect_timeout => (time * 2).min(LEFT_OUT_MAX),
             _ => LEFT_OUT_MIN,
         };
         self.left_out = Some((now + time, time));
@@ -221,9 +222,12 @@ impl Upstream for NamedUpstream {
                 let now = self.worker.now();
                 let failed = known.places.iter_mut().find(|place| Some(place.address) == call.remote());
                 if let Some(place) = failed {
-                    place.leave_out(now);
+                    place.leave_out(now, self.transport.connect_timeout);
                 }
-                attempts < known.places.len() && known.places.iter().any(|place| !place.is_left_out(now))
+                // A refused connection takes no time, so then an address that is left out is tried too.
+                let is_refused = matches!(error, CallError::Connect(_));
+                attempts < known.places.len()
+                    && (is_refused || known.places.iter().any(|place| !place.is_left_out(now)))
             }
             CallError::Closed | CallError::Reset(_) | CallError::Aborted(_) => {
                 known.is_doubted = true;

@@ -178,9 +178,11 @@ fn the_trace_is_metadata_too() {
     let mut kit = grpc(json!({}));
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let request = Request::get("/").field("traceparent", trace).field("tracestate", "a=b").field("tracestate", "c=d");
+    // Of a field that is no list the first value counts, as for Go's Header.Get.
+    let request = request.field("X-Scope-OrgID", "a").field("X-Scope-OrgID", "b");
     let (call, _pending) = start_call(&mut kit, &request.field("baggage", "k=v"));
     let text = call.request_text().to_ascii_lowercase();
-    let want = format!("\nhttpgrpc-url: /\ntraceparent: {trace}\ntracestate: a=b,c=d\nbaggage: k=v");
+    let want = format!("\nhttpgrpc-url: /\nx-scope-orgid: a\ntraceparent: {trace}\ntracestate: a=b,c=d\nbaggage: k=v");
     assert!(text.ends_with(&want), "{text}");
     let (_, fields, _) = request_in(&call);
     assert!(fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("traceparent")), "for other handlers");
@@ -466,7 +468,7 @@ fn names_of_several_places() {
 fn addresses_without_a_server() {
     let options = json!({
         "transport": { "protocol": "httpgrpc" }, "upstreams": [{ "dial": "dns:///a.test:95" }],
-        "health_checks": { "passive": { "fail_duration": "10s" } },
+        "health_checks": { "passive": { "fail_duration": "100ms" } },
     });
     let mut kit = kit(options);
     let worker = kit.worker().clone();
@@ -515,6 +517,9 @@ fn addresses_without_a_server() {
     tried.sort_unstable();
     assert_eq!(tried, [1, 2, 3], "each address once");
     assert!(go(503).is_empty(), "fail_duration");
+    worker.advance(Duration::from_millis(200));
+    live.set(Some(3));
+    assert_eq!(go(200).last(), Some(&3), "addresses that refuse are tried although all are left out");
 }
 
 // RFC 9113 §8.7: a request that the server did not process is safe to send again. docs/reverse-proxy.md: once, without
