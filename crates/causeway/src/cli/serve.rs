@@ -18,7 +18,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 use causeway::document::{AdaptedDocument, Document};
@@ -43,7 +43,7 @@ use signals::{StopCause, StopKind};
 /// Exit status when SIGQUIT or a second signal ends the process at once; Caddy's number.
 const FORCED: i32 = 2;
 
-/// Time that reads and writes of files have to end after the server has ended.
+/// Time that all reads and writes of files have to end after the server has ended: a disk may not respond.
 const BLOCKING_END: Duration = Duration::from_secs(5);
 
 /// Flags of all commands that run a server.
@@ -222,8 +222,9 @@ pub(crate) fn serve(mut serving: Serving, flags: &ServeFlags) -> anyhow::Result<
         }
     });
     // Without a limit, a configuration that imports a pipe or a file of a dead server would keep the process.
-    runtime.shutdown_timeout(BLOCKING_END);
-    causeway_modules::cache::finish();
+    let until = Instant::now() + BLOCKING_END;
+    causeway_modules::cache::finish(until);
+    runtime.shutdown_timeout(until.saturating_duration_since(Instant::now()));
     ended
 }
 

@@ -1,6 +1,7 @@
 //! Statistics of the caches of the process, and removal of responses.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::disk::{self, DiskHandle};
 use super::key;
@@ -54,9 +55,9 @@ pub(super) fn purge_of(stores: &[Arc<Store>], disks: &[Arc<DiskHandle>], which: 
     Purged { responses: responses + in_memory(), files }
 }
 
-/// Waits until the files of removed responses are gone, before the process ends. Blocks, for at most 5 s.
-pub fn finish() {
-    disk::finish_all();
+/// Waits until the files of removed responses are gone, before the process ends. Blocks until `until` at most.
+pub fn finish(until: Instant) {
+    disk::finish_all(until);
 }
 
 /// Returns the statistics of the caches of the process. O(stored responses).

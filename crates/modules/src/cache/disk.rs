@@ -31,8 +31,6 @@ const FILES_READ_MAX: usize = 16;
 const SCAN_MARKS: usize = 1 << 20;
 /// Files that are put into the index, or removed from it, in one turn: workers wait for its lock meanwhile.
 const BATCH: usize = 256;
-/// How long a process that ends waits for its directories: a disk may not respond.
-const END_MAX: Duration = Duration::from_secs(5);
 /// The bytes that a file takes on the disk in addition to its own, for the bound.
 const FILE_BYTES: u64 = 4096;
 
@@ -273,9 +271,8 @@ impl Index {
 static DISKS: LazyLock<Mutex<HashMap<PathBuf, Weak<Disk>>>> = LazyLock::new(Mutex::default);
 
 /// Waits until the threads of all directories have removed and written the files that are queued, for a process that
-/// ends: a removed response must not come back with the next process (RFC 9111 §4.4). Blocks for at most [`END_MAX`].
-pub(super) fn finish_all() {
-    let until = Instant::now() + END_MAX;
+/// ends: a removed response must not come back with the next process (RFC 9111 §4.4). Blocks until `until` at most.
+pub(super) fn finish_all(until: Instant) {
     let disks: Vec<_> =
         DISKS.lock().unwrap_or_else(PoisonError::into_inner).values().filter_map(Weak::upgrade).collect();
     for disk in disks {
@@ -412,7 +409,8 @@ impl Disk {
         let mut matching = Vec::new();
         let mut scratch = Vec::new();
         for id in files {
-            match self.open_file(*id, now, wall) {
+            let Ok(opened) = self.open_file(*id, now, wall) else { continue };
+            match opened {
                 // Digests are in the names: another key has the same one with a probability of 2^-128.
                 Some((_, head)) if head.key != key => {}
                 Some((file, head)) if head.stored.vary.matches(request, &mut scratch) => {
@@ -437,11 +435,17 @@ impl Disk {
     }
 
     /// Opens a file and reads its head; `None` if it is damaged or missing.
-    fn open_file(&self, id: FileId, now: Instant, wall: SystemTime) -> Option<(fs::File, FileHead)> {
-        let file = fs::File::open(self.directory.join(id.name())).ok()?;
-        let len = file.metadata().ok()?.len();
-        let head = file::read_head(&file, len, now, wall)?;
-        Some((file, head))
+    ///
+    /// # Errors
+    /// If the system refuses to open it, such as without a free descriptor: the file may be good.
+    fn open_file(&self, id: FileId, now: Instant, wall: SystemTime) -> io::Result<Option<(fs::File, FileHead)>> {
+        let file = match fs::File::open(self.directory.join(id.name())) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let len = file.metadata()?.len();
+        Ok(file::read_head(&file, len, now, wall).map(|head| (file, head)))
     }
 
     /// Removes the files of a key.
@@ -480,7 +484,7 @@ impl Disk {
         let (now, wall) = (Instant::now(), SystemTime::now());
         let mut purged = 0;
         for id in ids {
-            let opened = self.open_file(id, now, wall);
+            let opened = self.open_file(id, now, wall).ok().flatten();
             if opened.as_ref().is_none_or(|(_, head)| purges(&head.key, &head.stored)) {
                 purged += usize::from(opened.is_some());
                 self.state().index.remove(id);
@@ -766,7 +770,7 @@ mod tests {
         }
         let disk = DiskHandle::open(&directory).unwrap();
         (0..100_u32).for_each(|key| disk.remove(&key.to_le_bytes()));
-        disk.finish(Instant::now() + END_MAX);
+        disk.finish(Instant::now() + Duration::from_secs(5));
         assert_eq!((0..200).filter(|key| path(*key).exists()).count(), 100);
         assert_eq!(disk.purge(|_, _| true), 100);
         assert!(!(0..200).any(|key| path(key).exists()));
