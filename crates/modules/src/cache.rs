@@ -176,7 +176,7 @@ impl Fetch {
     fn outdates_stale(&self, status: StatusCode) -> bool {
         let is_of_resource = match status.as_u16() {
             // These depend on the request at hand.
-            206 | 304 | 400 | 408 | 412 | 416 | 417 | 421 | 425 | 426 | 428 | 429 | 431 => false,
+            206 | 304 | 400 | 401 | 406 | 407 | 408 | 412 | 416 | 417 | 421 | 425 | 426 | 428 | 429 | 431 => false,
             // An application without HEAD.
             405 => self.purpose != FetchPurpose::Compare,
             code => (200..500).contains(&code),
@@ -826,7 +826,8 @@ impl Handler for Cache {
         if is_outage(fault.status) {
             rules.pause_coalescing(&fetch, now + FAILURE_PAUSE);
         }
-        if fetch.outdates_stale(fault.status) {
+        let is_of_resource = matches!(fault.status, StatusCode::NOT_FOUND | StatusCode::GONE);
+        if is_of_resource && fetch.outdates_stale(fault.status) {
             rules.tiers.remove(rules.tiers.store.key(&fetch.key));
         }
         match fetch.stale {

@@ -30,6 +30,8 @@ enum Content {
     Chunk(String),
     /// Pieces of unknown total length, and how the body ends.
     Pieces(Vec<String>, Option<BodyError>),
+    /// A handler of this server fails with the status.
+    Fault,
 }
 
 impl Default for Content {
@@ -99,6 +101,10 @@ impl Handler for ScriptedOrigin {
         if reply.status == 0 {
             return Step::Fail(Fault::from_status(StatusCode::BAD_GATEWAY));
         }
+        let status = StatusCode::new(reply.status).expect("a status");
+        if matches!(reply.content, Content::Fault) {
+            return Step::Fail(Fault::from_status(status));
+        }
         for (name, value) in &reply.fields {
             let name = NameRef::parse(name.as_bytes()).expect("a field name");
             cx.response_mut().append(name, FieldValue::parse(value.as_bytes()).expect("a field value"));
@@ -107,8 +113,9 @@ impl Handler for ScriptedOrigin {
             Content::Chunk(text) if text.is_empty() => Body::Empty,
             Content::Chunk(text) => Body::Chunk(Chunk::from(text.into_bytes())),
             Content::Pieces(pieces, error) => Body::Stream(Box::new(Pieces(pieces.into(), error))),
+            Content::Fault => unreachable!("returned above"),
         };
-        Step::Respond(Response { status: StatusCode::new(reply.status).expect("a status"), body })
+        Step::Respond(Response { status, body })
     }
 }
 
@@ -1008,6 +1015,8 @@ fn withdrawn_responses() {
         (200, "max-age=60", &*large, "", false),
         (429, "no-store", "", "", true),
         (400, "no-store", "", "", true),
+        (401, "no-store", "", "", true),
+        (406, "no-store", "", "", true),
         (503, "no-store", "", "", true),
         (200, "private", "", "Cookie: a=b", true),
     ] {
@@ -1029,6 +1038,25 @@ fn withdrawn_responses() {
             bench.pass(100);
             assert_eq!(bench.get("").text() == "old", is_kept, "{status} {fields} {personal} {is_refresh}");
         }
+    }
+}
+
+// docs/cache.md: a refusal by a handler of this server, such as `basic_auth`, concerns the client alone. A file that is
+// missing concerns all of them.
+#[test]
+fn refusals_remove_no_response() {
+    for (status, is_kept) in
+        [(401, true), (403, true), (406, true), (429, true), (503, true), (404, false), (410, false)]
+    {
+        let mut bench = bench(json!({}));
+        bench.replies([
+            reply("Cache-Control: max-age=60", "old"),
+            Reply { status, fields: Vec::new(), content: Content::Fault },
+            reply("Cache-Control: no-store", "new"),
+        ]);
+        bench.get("");
+        assert_eq!(bench.get("Cache-Control: no-cache").status, status);
+        assert_eq!(bench.get("").text(), if is_kept { "old" } else { "new" }, "{status}");
     }
 }
 
